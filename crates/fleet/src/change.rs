@@ -151,7 +151,7 @@ impl Edit for DatasetChange<'_> {
 }
 
 /// Whether a dataset has the rows that it had when it was read, on the same drives.
-fn is_as_read(present: &Dataset, read: &Dataset) -> bool {
+pub fn is_as_read(present: &Dataset, read: &Dataset) -> bool {
     present.id == read.id && present.partitions == read.partitions
 }
 

@@ -21,7 +21,7 @@ mod restore;
 mod snapshot;
 
 pub use aside::{Aside, AsideDataset, TakeUp, TakeUpOutcome, There};
-pub use change::{Change, DatasetChange, already_there, is_view};
+pub use change::{Change, DatasetChange, already_there, is_as_read, is_view};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};
 pub use discard::{discard, discard_at};
 pub use drives::{AbsentDrive, ConnectedDrive, Drives, Suspects, no_answer};

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
-use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
+use pithead_load::{ExchangeSpec, LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
 use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
@@ -114,8 +114,8 @@ impl Host {
     }
 
     /// Puts rows in the place of others: see [`Loader::exchange`].
-    pub(crate) async fn exchange(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> Result<Option<u64>, Fault> {
-        self.inner.loader.exchange(spec, schema, rows).await
+    pub(crate) async fn exchange(&self, spec: MarkSpec, new: ExchangeSpec) -> Result<Option<u64>, Fault> {
+        self.inner.loader.exchange(spec, new).await
     }
 
     /// The statements that run and that ran lately, once somebody follows them.

@@ -1,11 +1,12 @@
 //! Statements that write: CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE and TRUNCATE.
 //!
 //! Their rows are those of a query, which is cut and run as any query is, and they go to the drives as a load does: visible together at
-//! the end, or not at all. DELETE and UPDATE have the drives mark the rows that go, where they can. Otherwise they write the rows of
-//! a table anew, as MERGE does, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
+//! the end, or not at all. DELETE, UPDATE and MERGE have the drives mark the rows that go, where they can. Otherwise they write the rows
+//! of a table anew, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
 
 mod altering;
 mod from_others;
+mod keys;
 mod layout;
 mod marking;
 mod merging;
@@ -193,12 +194,10 @@ impl Writer {
 
     /// The rows that were changed, deleted or added.
     async fn merge(&self, changed: Changed, merge: Merge, matches_often: bool) -> Result<u64, Fault> {
-        let counts = self.counts(merge.tally()?).await?;
-        let [joined, updated, deleted] = counts[..] else { return Err(Fault::bug("a MERGE was not counted")) };
-        let tally = Tally { joined, updated, deleted };
-        if tally.joined > changed.dataset.rows() && !matches_often {
-            return Err(matched_twice(&changed.name));
+        if let Some(changes) = self.merge_marked(&changed, &merge, matches_often).await? {
+            return Ok(changes);
         }
+        let tally = self.tally(&merge, &changed.name, changed.dataset.rows(), matches_often).await?;
         let changes = tally.updated + tally.deleted;
         let inserts = merge.inserts();
         if changes == 0 && (!inserts || self.count(merge.added()?).await? == 0) {
@@ -217,6 +216,16 @@ impl Writer {
             true => Ok(rows.saturating_sub(written)),
             false => Ok(changes + written.saturating_sub(rows - tally.deleted)),
         }
+    }
+
+    /// What a MERGE is to do to a table of so many rows. An error where several rows of the source are about one of them.
+    async fn tally(&self, merge: &Merge, name: &DatasetName, rows: u64, matches_often: bool) -> Result<Tally, Fault> {
+        let counts = self.counts(merge.tally()?).await?;
+        let [joined, updated, deleted] = counts[..] else { return Err(Fault::bug("a MERGE was not counted")) };
+        if joined > rows && !matches_often {
+            return Err(matched_twice(name));
+        }
+        Ok(Tally { joined, updated, deleted })
     }
 
     async fn truncate(&self, changed: Changed) -> Result<u64, Fault> {

@@ -15,6 +15,6 @@ mod target;
 
 pub use file_rows::FileRows;
 pub use loader::Loader;
-pub use marking::MarkSpec;
+pub use marking::{ExchangeSpec, MarkSpec};
 pub use partition::Partitioner;
 pub use spec::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};

@@ -1,6 +1,6 @@
 //! Rows that go from a dataset, as DELETE has them go: each drive writes what is left of the runs that lose some
 //! (`drive/src/storage/marking.rs`), and one compare-and-set of the manifest names these in the place of the others. Those of an
-//! UPDATE come back as a load of their own, under the same change.
+//! UPDATE or a MERGE come back as a load of their own, under the same change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +28,18 @@ pub struct MarkSpec {
     pub plan: Vec<u8>,
     /// The session's time zone.
     pub time_zone: Option<String>,
+    /// Whether any other change of the dataset meanwhile is a conflict: rows that came might have been among those that go.
+    pub alone: bool,
+}
+
+/// Rows that come, and how many go for them.
+pub struct ExchangeSpec {
+    /// Columns of what comes.
+    pub schema: SchemaRef,
+    /// What comes.
+    pub rows: Batches,
+    /// How many rows go; none: as many as come.
+    pub gone: Option<u64>,
 }
 
 /// What one drive made.
@@ -45,9 +57,9 @@ impl Loader {
         Box::pin(self.mark_rows(spec))
     }
 
-    /// The same, and as many others of `schema` are added with the same change.
-    pub fn exchange(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> BoxFuture<'_, Result<Option<u64>, Fault>> {
-        Box::pin(self.exchange_rows(spec, schema, rows))
+    /// The same, and others are added with the same change.
+    pub fn exchange(&self, spec: MarkSpec, new: ExchangeSpec) -> BoxFuture<'_, Result<Option<u64>, Fault>> {
+        Box::pin(self.exchange_rows(spec, new))
     }
 
     async fn mark_rows(&self, spec: MarkSpec) -> Result<Option<u64>, Fault> {
@@ -60,21 +72,32 @@ impl Loader {
         Ok(Some(gone))
     }
 
-    async fn exchange_rows(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> Result<Option<u64>, Fault> {
+    async fn exchange_rows(&self, spec: MarkSpec, new: ExchangeSpec) -> Result<Option<u64>, Fault> {
         if !can_mark(&self.fleet().connected(), &spec.dataset) {
             return Ok(None);
         }
+        let ExchangeSpec { schema, rows, gone: expected } = new;
         let adding = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(spec.name.clone(), vec![]) };
         let written = self.write_unseen(&adding, schema, rows).await?;
-        let drives = self.fleet().connected();
-        let (removed, gone) = match self.made(&drives, &spec).await {
-            Ok(Some((removed, gone))) if !removed.made.is_empty() && written.report.rows == gone => (removed, gone),
+        let (drives, rows) = (self.fleet().connected(), written.report.rows);
+        let expected = expected.unwrap_or(rows);
+        let outcome = match expected {
+            0 => Ok(Some((spec.change(vec![]), 0))),
+            _ => self.made(&drives, &spec).await,
+        };
+        let (removed, gone) = match outcome {
+            Ok(Some((removed, gone))) if gone == expected && rows > 0 => (removed, gone),
             outcome => {
-                let rows = written.report.rows;
                 written.leftovers.delete().await;
                 let Some((removed, gone)) = outcome? else { return Ok(None) };
-                removed.give_up(&drives).await;
-                return if rows == gone { Ok(Some(gone)) } else { Err(unequal(rows, gone)) };
+                if gone != expected {
+                    removed.give_up(&drives).await;
+                    return Err(unequal(expected, gone));
+                }
+                if !removed.made.is_empty() {
+                    self.commit_made(&drives, &removed, &removed).await.map_err(|not| not.fault)?;
+                }
+                return Ok(Some(gone));
             }
         };
         self.commit_exchange(&drives, &removed, written).await?;
@@ -123,7 +146,7 @@ impl Loader {
             made.extend(outcome.made);
             fault = fault.or(outcome.fault);
         }
-        let change = Replacement { name: &spec.name, dataset: spec.dataset.id, made };
+        let change = spec.change(made);
         if let Some(fault) = fault {
             change.give_up(drives).await;
             return if fault.blame == Blame::Unsupported { Ok(None) } else { Err(fault) };
@@ -155,14 +178,22 @@ impl Loader {
     }
 }
 
+impl MarkSpec {
+    /// The change that names these runs.
+    fn change(&self, made: Vec<ReplacementRun>) -> Replacement<'_> {
+        let over = self.alone.then_some(self.dataset.as_ref());
+        Replacement { name: &self.name, dataset: self.dataset.id, made, over }
+    }
+}
+
 /// Whether all drives of a dataset are there, and none is an array.
 fn can_mark(drives: &Drives, dataset: &Dataset) -> bool {
     let marks = |id: &DriveId| drives.find(*id).is_some_and(|drive| drive.welcome.merges);
     dataset.partitions.iter().flat_map(|partition| &partition.copies).all(marks)
 }
 
-fn unequal(rows: u64, gone: u64) -> Fault {
-    Fault::bug(format!("{rows} rows were to take the place of {gone}"))
+fn unequal(expected: u64, gone: u64) -> Fault {
+    Fault::bug(format!("{expected} rows were to go, and {gone} went"))
 }
 
 /// Rows that go, and those that come in their place.
@@ -222,7 +253,7 @@ async fn mark_run(
     partition: u32,
     run: LoadId,
 ) -> Result<(u64, Option<ReplacementRun>), Fault> {
-    let MarkSpec { name, dataset, plan, time_zone } = spec;
+    let MarkSpec { name, dataset, plan, time_zone, .. } = spec;
     let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
     let load = LoadId(rand::random());
     let into = load_request(name, dataset, partition, load);

@@ -71,7 +71,7 @@ async fn merge(fleet: &Fleet, name: &DatasetName, dataset: &Dataset, due: Vec<(u
     if merged.is_empty() {
         return Ok(());
     }
-    let change = Replacement { name, dataset: dataset.id, made: merged };
+    let change = Replacement { name, dataset: dataset.id, made: merged, over: None };
     match fleet.commit(&change).await {
         Ok(committed) => {
             let (runs, version) = (change.runs_replaced(), committed.manifest.version);

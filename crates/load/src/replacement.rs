@@ -1,7 +1,7 @@
 //! [`Replacement`]: runs that drives made of others take the place of these in the manifest: in all partitions, or none.
 
 use pithead_door::{Discard, Loads};
-use pithead_fleet::{ConnectedDrive, Drives, Edit, discard_at, relay};
+use pithead_fleet::{ConnectedDrive, Drives, Edit, discard_at, is_as_read, relay};
 use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, SliceKey};
 
 /// One run that was made of others.
@@ -23,6 +23,8 @@ pub(crate) struct Replacement<'a> {
     pub(crate) name: &'a DatasetName,
     pub(crate) dataset: DatasetId,
     pub(crate) made: Vec<ReplacementRun>,
+    /// The dataset as it was read, where any other change of it is a conflict.
+    pub(crate) over: Option<&'a Dataset>,
 }
 
 impl Replacement<'_> {
@@ -71,6 +73,9 @@ impl Edit for Replacement<'_> {
         };
         let present = manifest.datasets.get_mut(&self.name.dataset).filter(|present| present.id == self.dataset);
         let present = present.ok_or_else(conflict)?;
+        if self.over.is_some_and(|over| !is_as_read(present, over)) {
+            return Err(conflict());
+        }
         for made in &self.made {
             let partition = present.partitions.get_mut(made.partition as usize).ok_or_else(conflict)?;
             let is_replaced = partition.copies.iter().all(|drive| made.placed.contains(drive))
@@ -82,7 +87,9 @@ impl Edit for Replacement<'_> {
                 return Err(conflict());
             }
         }
-        present.merged = version;
+        if !self.made.is_empty() {
+            present.merged = version;
+        }
         Ok(())
     }
 

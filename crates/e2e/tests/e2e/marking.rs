@@ -113,11 +113,65 @@ fn rows_that_are_left_are_the_same_everywhere() {
             let of = model.iter_mut().filter(|(id, _)| *id % 11 == 3).map(|(_, v)| *v = Some(v.unwrap_or(0) + 1_000)).count();
             assert_eq!(updated, of as u64, "{}", mode.name);
             check(&session, &model, &format!("{}: updated", mode.name)).await;
+            by_other_tables(&session, &mut model, mode.name).await;
             assert_eq!(incarnation(&setup).await, before, "{}: the table was not written anew", mode.name);
             assert_eq!(rows(&session, "SELECT count(*) FROM t AS OF VERSION 3").await, [["20000"]], "{}", mode.name);
             setup.shutdown().await;
         }
     });
+}
+
+/// Statements that rows of another table tell what to do: keys that are not there, NULL, wider types, and twice the same key.
+async fn by_other_tables(session: &Session, model: &mut Model, mode: &str) {
+    let create =
+        "CREATE TABLE others AS SELECT CASE WHEN value % 50 <> 0 THEN value * 3 END AS id, value AS x FROM range(2000)";
+    changed(session, create).await;
+    changed(session, "INSERT INTO others VALUES (9000000000000, 5), (NULL, 6)").await;
+    let other = |id: &i64| (id % 3 == 0 && (0..6_000).contains(id) && id % 150 != 0).then_some(id / 3);
+    let merge = "MERGE INTO t USING (SELECT * FROM others WHERE x < 1000) AS o ON o.id = t.id AND t.id >= 0 \
+                 WHEN MATCHED AND t.v IS NULL THEN DELETE \
+                 WHEN MATCHED AND o.x % 2 = 0 THEN UPDATE SET v = o.x \
+                 WHEN NOT MATCHED AND o.id < 3000 THEN INSERT VALUES (o.id, -o.x, 'row ' || o.id || ' of many')";
+    let (mut expected, mut added) = (0, Vec::new());
+    for id in (0..3_000).filter(|id| other(id).is_some()) {
+        let x = other(&id).unwrap();
+        match model.get(&id).copied() {
+            Some(None) => drop(model.remove(&id)),
+            Some(Some(_)) if x % 2 == 0 => drop(model.insert(id, Some(x))),
+            Some(Some(_)) => continue,
+            None => added.push((id, Some(-x))),
+        }
+        expected += 1;
+    }
+    model.extend(added);
+    assert_eq!(changed(session, merge).await, expected, "{mode}");
+    check(session, model, &format!("{mode}: merged")).await;
+    let only_new = "MERGE INTO t USING (SELECT id FROM t WHERE id < 300) AS o ON o.id = t.id WHEN NOT MATCHED THEN INSERT VALUES (1, 1, '')";
+    assert_eq!(changed(session, only_new).await, 0, "{mode}");
+    let count = model.len();
+    model.retain(|id, _| !other(id).is_some_and(|x| (1_000..1_400).contains(&x)));
+    changed(session, "INSERT INTO others SELECT id, x FROM others WHERE x = 1001").await;
+    let deleted = changed(session, "DELETE FROM t USING others AS o WHERE t.id = o.id AND x BETWEEN 1000 AND 1399").await;
+    assert_eq!(deleted, (count - model.len()) as u64, "{mode}");
+    check(session, model, &format!("{mode}: deleted by another table")).await;
+    let count = model.len();
+    model.retain(|id, _| other(id).is_none_or(|x| x <= 1_700));
+    let within = "DELETE FROM t WHERE id IN (SELECT id FROM others WHERE x > 1700) AND id < (SELECT max(id) FROM others)";
+    assert_eq!(changed(session, within).await, (count - model.len()) as u64, "{mode}");
+    assert_eq!(
+        changed(session, "DELETE FROM t WHERE id NOT IN (SELECT id FROM others)").await,
+        0,
+        "{mode}: one of them is NULL"
+    );
+    let updated = "UPDATE t SET v = (SELECT max(x) FROM others) WHERE id IN (SELECT id FROM others WHERE x < 20)";
+    let most = Some(1_999);
+    let of = model.iter_mut().filter(|(id, _)| other(id).is_some_and(|x| x < 20)).map(|(_, v)| *v = most).count();
+    assert_eq!(changed(session, updated).await, of as u64, "{mode}");
+    let from = "UPDATE t SET v = t.v + o.x FROM others AS o WHERE o.id = t.id AND o.x BETWEEN 30 AND 60";
+    let of = model.iter_mut().filter_map(|(id, v)| Some((v, other(id).filter(|x| (30..=60).contains(x))?)));
+    let of = of.map(|(v, x)| *v = v.map(|v| v + x)).count();
+    assert_eq!(changed(session, from).await, of as u64, "{mode}");
+    check(session, model, &format!("{mode}: updated by another table")).await;
 }
 
 #[test]

@@ -50,6 +50,32 @@ impl Merge {
         Ok(merge)
     }
 
+    /// The table's rows.
+    pub(super) fn target(&self) -> &LogicalPlan {
+        &self.target
+    }
+
+    /// What USING names.
+    pub(super) fn source(&self) -> &LogicalPlan {
+        &self.source
+    }
+
+    /// What a row of the table and one of the source have in common where the one is about the other.
+    pub(super) fn on(&self) -> &Expr {
+        &self.op.on
+    }
+
+    /// The same MERGE, of the rows of the table that a condition holds for.
+    pub(super) fn within(&self, condition: Expr) -> Result<Merge, Fault> {
+        let target = built(LogicalPlanBuilder::from(self.target.clone()).filter(condition))?;
+        Ok(Merge { target, source: self.source.clone(), schema: Arc::clone(&self.schema), op: self.op.clone() })
+    }
+
+    /// Whether a clause is about rows of the table that no row of the source is about.
+    pub(super) fn is_about_unmatched(&self) -> bool {
+        self.clauses(|kind| kind == MergeIntoClauseKind::NotMatchedBySource).next().is_some()
+    }
+
     /// Whether rows of the source may be added.
     pub(super) fn inserts(&self) -> bool {
         self.clauses(|kind| kind.is_not_matched_by_target()).next().is_some()
@@ -119,8 +145,7 @@ impl Merge {
         let source = built(LogicalPlanBuilder::from(self.source.clone()).project(marked))?;
         let matched: Vec<&MergeIntoClause> = self.clauses(|kind| kind == MergeIntoClauseKind::Matched).collect();
         // Pairs that no clause is about change nothing, unless a clause is about rows that are in no pair.
-        let is_about_unmatched = self.clauses(|kind| kind == MergeIntoClauseKind::NotMatchedBySource).next().is_some();
-        let on = match is_about_unmatched {
+        let on = match self.is_about_unmatched() {
             true => self.op.on.clone(),
             false => binary_expr(self.op.on.clone(), Operator::And, any_of(&matched)),
         };

@@ -18,7 +18,7 @@ async fn ten_rows() -> Cluster {
 
 async fn without(place: &Cluster, going: &[i64]) -> MarkSpec {
     let plan = going.iter().flat_map(|number| number.to_le_bytes()).collect();
-    MarkSpec { name: "t".parse().unwrap(), dataset: Arc::new(place.dataset().await), plan, time_zone: None }
+    MarkSpec { name: "t".parse().unwrap(), dataset: Arc::new(place.dataset().await), plan, time_zone: None, alone: false }
 }
 
 fn row(value: i64) -> RecordBatch {
@@ -27,8 +27,12 @@ fn row(value: i64) -> RecordBatch {
 }
 
 async fn exchange(loader: &Loader, spec: MarkSpec, new: i64) -> Result<Option<u64>, Fault> {
-    let row = row(new);
-    loader.exchange(spec, row.schema(), stream::iter([Ok(row)]).boxed()).await
+    loader.exchange(spec, comes(&[new], None)).await
+}
+
+fn comes(values: &[i64], gone: Option<u64>) -> ExchangeSpec {
+    let rows: Vec<RecordBatch> = values.iter().map(|value| row(*value)).collect();
+    ExchangeSpec { schema: row(0).schema(), rows: stream::iter(rows.into_iter().map(Ok)).boxed(), gone }
 }
 
 #[tokio::test]
@@ -59,6 +63,32 @@ async fn one_that_comes_too_late_leaves_nothing() {
     append(&other, 10).await.unwrap();
     assert_eq!(place.loader.mark(spec).await.unwrap(), Some(1));
     assert_eq!(place.rows(2).await, [0, 1, 2, 4, 5, 7, 8, 9, 10]);
+}
+
+/// As a MERGE does: other numbers of rows come than go, and what others change meanwhile is a conflict.
+#[tokio::test]
+async fn more_or_fewer_rows_come_than_go() {
+    let place = ten_rows().await;
+    let alone = async |going: &[i64]| MarkSpec { alone: true, ..without(&place, going).await };
+    assert_eq!(place.loader.exchange(alone(&[1, 2]).await, comes(&[20, 21, 22], Some(2))).await.unwrap(), Some(2));
+    assert_eq!(place.loader.exchange(alone(&[3]).await, comes(&[], Some(1))).await.unwrap(), Some(1));
+    assert_eq!(place.loader.exchange(alone(&[4]).await, comes(&[30], Some(0))).await.unwrap(), Some(0));
+    assert_eq!(place.rows(1).await, [0, 4, 5, 6, 7, 8, 9, 20, 21, 22, 30]);
+    let (before, other) = (place.rows(2).await, connect(&place.doors).await);
+    place.loader.fleet().collect_orphans().await.unwrap();
+    let stored = place.stored();
+    assert!(place.loader.exchange(alone(&[5]).await, comes(&[50], Some(2))).await.is_err());
+    assert_eq!((place.rows(2).await, place.stored()), (before, stored));
+    for gone in [0, 1] {
+        let spec = alone(&[5]).await;
+        append(&other, 100 + gone as i64).await.unwrap();
+        let fault = place.loader.exchange(spec, comes(&[50], Some(gone))).await.unwrap_err();
+        assert_eq!(fault.blame, Blame::Conflict, "{fault}");
+    }
+    let spec = alone(&[5]).await;
+    append(&other, 102).await.unwrap();
+    assert_eq!(place.loader.mark(spec).await.unwrap_err().blame, Blame::Conflict);
+    assert_eq!(place.rows(1).await, [0, 4, 5, 6, 7, 8, 9, 20, 21, 22, 30, 100, 101, 102]);
 }
 
 /// Where nobody knows whether the manifest names them, runs that were made stay.

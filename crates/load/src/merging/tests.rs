@@ -189,6 +189,7 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
             placed: vec![DriveId(placed)],
             nulls_gone: None,
         }],
+        over: None,
     };
     for wrong in [change(&[1, 2], 2, id), change(&[2, 1], 1, id), change(&[5, 6], 1, id), change(&[1, 2], 1, DatasetId(1))] {
         assert_eq!(wrong.apply(&mut manifest.clone()).unwrap_err().blame, Blame::Conflict, "{:?}", wrong.made);

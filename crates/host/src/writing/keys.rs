@@ -1,0 +1,189 @@
+//! Values that a statement's conditions hang on, found by queries that run first: the keys of a MERGE's source, what subqueries of a
+//! DELETE or an UPDATE give. Beside these, conditions are about a row's own columns alone, and drives can say of each of their rows
+//! whether it goes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit};
+use futures::TryStreamExt;
+use pithead_functions::fault_from_datafusion;
+use pithead_model::Fault;
+
+use super::Writer;
+use super::merging::Merge;
+
+/// Keys of a statement at most. Where there are more, all rows of the table are written anew.
+const KEYS_MAX: usize = 65_536;
+
+impl Writer {
+    /// A condition that holds for each row of the table that rows of the source are about, and maybe for others; none where keys do not
+    /// tell, or where there are too many.
+    pub(super) async fn about(&self, merge: &Merge) -> Result<Option<Expr>, Fault> {
+        let Some(keys) = merge.keys() else { return Ok(None) };
+        let mut about: Option<Expr> = None;
+        for (column, of_source) in keys {
+            let Ok(to) = column.get_type(merge.target().schema()) else { return Ok(None) };
+            let Some(values) = self.values(merge.source().clone(), of_source, &to).await? else { return Ok(None) };
+            let is_key = InList { expr: Box::new(column), list: values.into_iter().map(lit).collect(), negated: false };
+            let is_key = if is_key.list.is_empty() { lit(false) } else { Expr::InList(is_key) };
+            about = Some(match about {
+                Some(about) => binary_expr(about, Operator::And, is_key),
+                None => is_key,
+            });
+        }
+        Ok(about)
+    }
+
+    /// A predicate with what its subqueries give in their place; none where one hangs on the row, or gives too much.
+    pub(super) async fn resolved(&self, predicate: &Expr, schema: &DFSchema) -> Result<Option<Expr>, Fault> {
+        let mut subqueries = Vec::new();
+        let _ = predicate.apply(|part| {
+            if is_subquery(part) {
+                subqueries.push(part.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        let mut known: Vec<(Expr, Expr)> = Vec::with_capacity(subqueries.len());
+        for subquery in subqueries {
+            let Some(value) = self.given(&subquery, schema).await? else { return Ok(None) };
+            known.push((subquery, value));
+        }
+        let put = predicate.clone().transform_down(|part| {
+            let value = known.iter().find(|(subquery, _)| *subquery == part).map(|(_, value)| value.clone());
+            Ok(value.map_or_else(|| Transformed::no(part), Transformed::yes))
+        });
+        put.data().map(Some).map_err(fault_from_datafusion)
+    }
+
+    /// What stands for a subquery once it has run.
+    async fn given(&self, subquery: &Expr, schema: &DFSchema) -> Result<Option<Expr>, Fault> {
+        match subquery {
+            Expr::InSubquery(InSubquery { expr, subquery, negated })
+                if subquery.outer_ref_columns.is_empty() && !has_subquery(expr) =>
+            {
+                let plan = LogicalPlan::clone(&subquery.subquery);
+                let columns = plan.schema().columns();
+                let (Ok(to), [column]) = (expr.get_type(schema), columns.as_slice()) else { return Ok(None) };
+                let Some(values) = self.values(plan, Expr::Column(column.clone()), &to).await? else { return Ok(None) };
+                let list: Vec<Expr> = values.into_iter().map(lit).collect();
+                Ok(Some(match list.is_empty() {
+                    true => lit(*negated),
+                    false => Expr::InList(InList { expr: expr.clone(), list, negated: *negated }),
+                }))
+            }
+            Expr::ScalarSubquery(inner) | Expr::Exists(Exists { subquery: inner, .. })
+                if inner.outer_ref_columns.is_empty() =>
+            {
+                let plan = LogicalPlanBuilder::empty(true).project([subquery.clone().alias("given")]);
+                let plan = plan.and_then(LogicalPlanBuilder::build).map_err(fault_from_datafusion)?;
+                let values = self.first_column(plan).await?;
+                Ok(<[ScalarValue; 1]>::try_from(values).ok().map(|[value]| lit(value)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The distinct values of an expression over the rows of a plan, as a column of type `to` has them, with NULL where it is among
+    /// them; none where their equality is not that of the column's, or where there are too many.
+    async fn values(&self, plan: LogicalPlan, of: Expr, to: &DataType) -> Result<Option<Vec<ScalarValue>>, Fault> {
+        let Ok(from) = of.get_type(plan.schema()) else { return Ok(None) };
+        if !is_comparable(&from, to) {
+            return Ok(None);
+        }
+        let distinct = LogicalPlanBuilder::from(plan)
+            .project([of.alias("key")])
+            .and_then(LogicalPlanBuilder::distinct)
+            .and_then(|plan| plan.limit(0, Some(KEYS_MAX + 1)))
+            .and_then(LogicalPlanBuilder::build);
+        let found = self.first_column(distinct.map_err(fault_from_datafusion)?).await?;
+        if found.len() > KEYS_MAX {
+            return Ok(None);
+        }
+        // What the column cannot hold is equal to none of its values.
+        let values = found.iter().filter_map(|value| value.cast_to(to).ok().filter(|held| held.is_null() == value.is_null()));
+        Ok(Some(values.collect::<HashSet<_>>().into_iter().collect()))
+    }
+
+    async fn first_column(&self, plan: LogicalPlan) -> Result<Vec<ScalarValue>, Fault> {
+        let fields = plan.schema().fields().iter().map(|field| Arc::new(Field::clone(field).with_nullable(true)));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut rows = self.rows(plan, &schema).await?;
+        let mut values = Vec::new();
+        while let Some(batch) = rows.try_next().await? {
+            for row in 0..batch.num_rows() {
+                values.push(ScalarValue::try_from_array(batch.column(0), row).map_err(fault_from_datafusion)?);
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl Merge {
+    /// Columns of the table, each with what it is equal to in each row of the source that is about a row; none where it is about others,
+    /// too, or where no key tells.
+    fn keys(&self) -> Option<Vec<(Expr, Expr)>> {
+        if self.is_about_unmatched() {
+            return None;
+        }
+        let is_own = |expr: &Expr| matches!(expr, Expr::Column(column) if self.target().schema().has_column(column));
+        let of_source = |expr: &Expr| {
+            let columns = expr.column_refs();
+            !has_subquery(expr) && columns.iter().all(|column| self.source().schema().has_column(column))
+        };
+        let keys = split_conjunction(self.on()).into_iter().filter_map(|condition| match condition {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) if is_own(left) && of_source(right) => {
+                Some((Expr::clone(left), Expr::clone(right)))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) if is_own(right) && of_source(left) => {
+                Some((Expr::clone(right), Expr::clone(left)))
+            }
+            _ => None,
+        });
+        Some(keys.collect::<Vec<_>>()).filter(|keys| !keys.is_empty())
+    }
+}
+
+/// Whether values that are equal as one type are those that are equal as the other, once they are cast to it.
+fn is_comparable(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Date64, Decimal128, Decimal256, LargeUtf8, Timestamp, Utf8, Utf8View};
+    let is_text = |kind: &DataType| matches!(kind, Utf8 | LargeUtf8 | Utf8View);
+    let is_exact = matches!(to, Boolean | Date32 | Date64 | Decimal128(..) | Decimal256(..) | Timestamp(..));
+    (from == to && is_exact) || (from.is_integer() && to.is_integer()) || (is_text(from) && is_text(to))
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
+}
+
+/// Whether an expression reads the rows of a query.
+pub(super) fn has_subquery(expr: &Expr) -> bool {
+    expr.exists(|part| Ok(is_subquery(part))).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_have_equal_values_of_other_bits() {
+        for (from, to, expected) in [
+            (DataType::Int64, DataType::Int32, true),
+            (DataType::UInt8, DataType::Int64, true),
+            (DataType::Utf8View, DataType::Utf8, true),
+            (DataType::Date32, DataType::Date32, true),
+            (DataType::Date32, DataType::Date64, false),
+            (DataType::Decimal128(9, 2), DataType::Decimal128(9, 3), false),
+            (DataType::Float64, DataType::Float64, false),
+            (DataType::Int64, DataType::Float64, false),
+            (DataType::Utf8, DataType::Int64, false),
+        ] {
+            assert_eq!(is_comparable(&from, &to), expected, "{from} {to}");
+        }
+    }
+}
