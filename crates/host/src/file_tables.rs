@@ -181,39 +181,42 @@ impl Files {
         Ok(())
     }
 
-    /// A name that says all of it.
+    /// A name that says all of it, and reads well where names are shown, without the characters between its parts.
     fn to_name(&self) -> String {
-        let format = match self.format {
-            None => "",
-            Some(Format::Parquet) => "parquet",
-            Some(Format::Csv) => "csv",
-            Some(Format::Json) => "json",
-            Some(Format::ArrowIpc) => "arrow",
-        };
-        let delimiter = self.csv.delimiter.map_or(String::new(), |byte| char::from(byte).to_string());
-        let null = self.csv.null.as_ref().map_or(String::new(), |null| format!("={null}"));
-        let (header, rows) = (self.csv.header.to_string(), self.csv.schema_rows.to_string());
-        let (paths, names) = (self.paths.len().to_string(), self.csv.names.iter());
-        let head = [PREFIX, &paths].into_iter().chain(self.paths.iter().map(String::as_str));
-        let all = head.chain([format, &header, &delimiter, &null, &rows]).chain(names.map(String::as_str));
+        let defaults = CsvOptions::default();
+        let format = self.format.map(|format| format!(" as {}", ending(format)));
+        let header = (self.csv.header != defaults.header).then(|| format!(" header={}", self.csv.header));
+        let delimiter = self.csv.delimiter.map(|byte| format!(" delim={}", char::from(byte)));
+        let null = self.csv.null.as_ref().map(|null| format!(" nullstr={null}"));
+        let rows = (self.csv.schema_rows != defaults.schema_rows).then(|| format!(" sample_size={}", self.csv.schema_rows));
+        let paths = self.paths.iter().map(|path| format!(" '{path}'"));
+        let names = self.csv.names.iter().map(|name| format!(" column={name}"));
+        let options = [format, header, delimiter, null, rows].into_iter().flatten();
+        let all = [PREFIX.to_owned()].into_iter().chain(paths).chain(options).chain(names);
         all.collect::<Vec<_>>().join(&RESERVED.to_string())
     }
 
     /// The files that a name says; none: it is another name.
     pub(crate) fn of_name(name: &str) -> Option<Files> {
-        let mut parts = name.strip_prefix(PREFIX)?.strip_prefix(RESERVED)?.split(RESERVED).map(str::to_owned);
-        let count = parts.next()?.parse().ok()?;
-        let paths = parts.by_ref().take(count).collect();
-        let (format, header, delimiter, null, rows) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let csv = CsvOptions {
-            delimiter: delimiter.bytes().next(),
-            header: header == "true",
-            names: parts.collect(),
-            null: null.strip_prefix('=').map(str::to_owned),
-            schema_rows: rows.parse().ok()?,
-        };
-        Some(Files { paths, format: Format::of_ending(&format), csv })
+        let mut files = Files::default();
+        for part in name.strip_prefix(PREFIX)?.strip_prefix(RESERVED)?.split(RESERVED) {
+            if let Some(path) = part.strip_prefix(" '") {
+                files.paths.push(path.strip_suffix('\'')?.to_owned());
+            } else if let Some(format) = part.strip_prefix(" as ") {
+                files.format = Format::of_ending(format);
+            } else {
+                let (option, value) = part.split_once('=')?;
+                match option {
+                    " header" => files.csv.header = value == "true",
+                    " delim" => files.csv.delimiter = value.bytes().next(),
+                    " nullstr" => files.csv.null = Some(value.to_owned()),
+                    " sample_size" => files.csv.schema_rows = value.parse().ok()?,
+                    " column" => files.csv.names.push(value.to_owned()),
+                    _ => return None,
+                }
+            }
+        }
+        Some(files)
     }
 
     /// Opens the files. `may_read`: whether the session may read files at all.
@@ -232,6 +235,21 @@ impl Files {
 
 /// The names of files begin with it.
 const PREFIX: &str = "files";
+
+/// The ending of a format's files.
+fn ending(format: Format) -> &'static str {
+    match format {
+        Format::Parquet => "parquet",
+        Format::Csv => "csv",
+        Format::Json => "json",
+        Format::ArrowIpc => "arrow",
+    }
+}
+
+/// Whether a table function of this name reads files.
+pub(crate) fn reads_files(function: &str) -> bool {
+    FUNCTIONS.iter().any(|(known, _)| *known == function)
+}
 
 /// The rows of files as a table.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
-use crate::file_tables::name_files;
+use crate::file_tables::{name_files, reads_files};
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
 use crate::schemas::CATALOG;
@@ -103,6 +103,7 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     }
     refuse_reserved(sql)?;
     let mut tokens = tokens(sql)?;
+    describe_files(&mut tokens);
     if let Some(view) = views::read(sql, &tokens)? {
         return Ok(Parsed::CreateView(view));
     }
@@ -127,14 +128,33 @@ fn take_summarize(tokens: &mut Vec<TokenWithSpan>) -> bool {
     let is_there = words.first().is_some_and(|place| is_word(&tokens[*place], "SUMMARIZE"));
     if let (true, Some(next)) = (is_there, words.get(1)) {
         const QUERIES: [&str; 5] = ["SELECT", "WITH", "FROM", "VALUES", "TABLE"];
-        let is_name =
-            matches!(tokens[*next].token, Token::Word(_)) && !QUERIES.iter().any(|word| is_word(&tokens[*next], word));
-        let from = Word { value: "FROM".to_owned(), quote_style: None, keyword: Keyword::FROM };
-        let span = tokens[*next].span;
-        let put = is_name.then(|| token_at(Token::Word(from), span));
-        tokens.splice(..*next, put.into_iter().flat_map(|from| [from, token_at(Token::Whitespace(Whitespace::Space), span)]));
+        let is_name = matches!(tokens[*next].token, Token::Word(_) | Token::SingleQuotedString(_))
+            && !QUERIES.iter().any(|word| is_word(&tokens[*next], word));
+        if is_name {
+            put_from(tokens, *next);
+        }
+        tokens.drain(..*next);
     }
     is_there
+}
+
+/// Makes a query of the file that follows DESCRIBE, as of the dataset that follows SUMMARIZE.
+fn describe_files(tokens: &mut Vec<TokenWithSpan>) {
+    let mut words = tokens.iter().enumerate().filter(|(_, token)| !is_gap(token));
+    let is_there = words.next().is_some_and(|(_, first)| is_word(first, "DESCRIBE") || is_word(first, "DESC"));
+    if let (true, Some((place, second))) = (is_there, words.next()) {
+        let is_file =
+            matches!(second.token, Token::SingleQuotedString(_)) || word(second).is_some_and(|name| reads_files(&name));
+        if is_file {
+            put_from(tokens, place);
+        }
+    }
+}
+
+fn put_from(tokens: &mut Vec<TokenWithSpan>, place: usize) {
+    let from = Word { value: "FROM".to_owned(), quote_style: None, keyword: Keyword::FROM };
+    let span = tokens[place].span;
+    tokens.splice(place..place, [token_at(Token::Word(from), span), token_at(Token::Whitespace(Whitespace::Space), span)]);
 }
 
 fn copied(copying: Copying<'_>, parameters: &Parameters) -> Result<Parsed, Fault> {
@@ -435,6 +455,12 @@ mod tests {
             ["summarize lab.t", "SUMMARIZE\n t ;", "summarize select 1", "summarize from t", "summarize (select 1)"]
         {
             assert!(matches!(read(summarized).unwrap(), Parsed::Summarize { .. }), "{summarized}");
+        }
+        assert!(matches!(read("summarize 'a.parquet'").unwrap(), Parsed::Summarize { .. }));
+        for described in ["describe 'a.parquet'", "DESC read_csv('a.txt', delim = ';')"] {
+            let Ok(Parsed::Query(Syntax::Explain(_) | Syntax::Statement(_)) | Parsed::Explain { .. }) = read(described) else {
+                panic!("{described}");
+            };
         }
         assert!(read("summarize").is_err() && read("summarize drop table t").is_err());
         assert!(read("selec 1").is_err());
