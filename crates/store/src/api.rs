@@ -404,9 +404,9 @@ impl From<StoreError> for Fault {
         };
         let fault = Fault::new(blame, error.to_string());
         match error {
-            StoreError::NoSpace { .. } => {
-                fault.hint("free space on the medium, or drop a dataset with `pithead sql -c 'DROP TABLE …'`")
-            }
+            StoreError::NoSpace { .. } => fault.hint(
+                "free space on the medium, or drop a dataset and what its versions of before hold: `pithead log --forget`",
+            ),
             StoreError::InUse { .. } => fault.hint("stop the other process, or give this one another --data directory"),
             StoreError::Format { .. } => fault.hint("run a release that is at least as new as the one that wrote it"),
             _ => fault,
