@@ -1,18 +1,19 @@
-//! `pithead bench attach`: TPC-H over Parquet files that are attached where they lie, beside DuckDB and Polars over the same files; and
-//! how soon a drive that starts on a hundred files answers.
+//! `pithead bench attach`: TPC-H over Parquet files that are attached where they lie, beside DuckDB and Polars over the same files; over
+//! a link that the kernel shapes, beside DuckDB over HTTP; and how soon a drive that starts on a hundred files answers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use pithead_embed::{Attach, EmbedOptions, Engine, Target, connect};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, Rate};
 use serde::Serialize;
 
 use crate::answers::{difference_between_engines, read_answer};
 use crate::drives::DriveProcess;
 use crate::duckdb::{self, DuckDb, duckdb};
 use crate::machine::Machine;
+use crate::neardata::{OverLink, attached_over_link};
 use crate::polars::{self, Polars, polars};
 use crate::report::{ratio, seconds, table};
 use crate::tables::{fresh, generate, io};
@@ -33,6 +34,8 @@ pub struct AttachOptions {
     pub scale: f64,
     /// Runs of each query; their median counts.
     pub runs: usize,
+    /// What the link is shaped to.
+    pub rate: Rate,
     /// Where tables are kept.
     pub directory: PathBuf,
     /// Where to write everything as JSON.
@@ -51,6 +54,8 @@ struct Report {
     queries: Vec<QueryReport>,
     /// From the start of a drive's process on a hundred files to the first answer of a host that connects to it.
     first_answer_seconds: Spread,
+    /// None where the machine has not what it takes.
+    over_link: Option<OverLink>,
     summary: AttachSummary,
 }
 
@@ -76,6 +81,7 @@ struct AttachSummary {
     geomean_first_vs_duckdb_parquet: Option<f64>,
     geomean_vs_polars_parquet: Option<f64>,
     polars_queries: usize,
+    total_vs_duckdb_http: Option<f64>,
     attach_first_answer_s: f64,
 }
 
@@ -112,7 +118,14 @@ pub async fn attach(options: &AttachOptions) -> Result<(), Fault> {
             polars_note,
         });
     }
-    let report = Report::of(options, machine, reports, first_answer_seconds, (duck, polars));
+    let over_link = match attached_over_link(&options.directory, &tables, options.runs, options.rate).await {
+        Err(fault) if fault.blame == Blame::User => {
+            println!("not measured over a link: {fault}");
+            None
+        }
+        measured => Some(measured?),
+    };
+    let report = Report::of(options, machine, (reports, over_link), first_answer_seconds, (duck, polars));
     report.print();
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -214,7 +227,7 @@ impl Report {
     fn of(
         options: &AttachOptions,
         machine: Machine,
-        queries: Vec<QueryReport>,
+        (queries, over_link): (Vec<QueryReport>, Option<OverLink>),
         first_answer_seconds: Spread,
         (duckdb, polars): (Option<DuckDb>, Option<Polars>),
     ) -> Report {
@@ -236,6 +249,7 @@ impl Report {
             geomean_first_vs_duckdb_parquet: mean(&firsts),
             geomean_vs_polars_parquet: mean(&to_polars),
             polars_queries: to_polars.len(),
+            total_vs_duckdb_http: over_link.as_ref().map(OverLink::total_vs_duckdb_http),
             attach_first_answer_s: first_answer_seconds.median,
         };
         Report {
@@ -247,6 +261,7 @@ impl Report {
             polars: polars.map(|polars| polars.version),
             queries,
             first_answer_seconds,
+            over_link,
             summary,
         }
     }
@@ -269,6 +284,9 @@ impl Report {
             println!("Polars, {}: {}", query.name, query.polars_note.as_deref().unwrap_or_default());
         }
         println!("all over the same Parquet files, {} threads each, warm; median of {}", self.threads, self.runs);
+        if let Some(over_link) = &self.over_link {
+            println!("{}", over_link.text());
+        }
         println!("{}", serde_json::to_string_pretty(&self.summary).unwrap_or_default());
     }
 }

@@ -6,6 +6,7 @@
 //! bytes are those that the host's interface counts. Quack has one server with all tables, which answers whole queries, or whose
 //! tables a client attaches; so Pithead answers with one drive, too.
 
+mod attached;
 mod host;
 mod namespaces;
 pub(crate) mod needs;
@@ -28,6 +29,7 @@ use crate::scan::BISCUIT_SQL;
 use crate::tables::{generate, io};
 use crate::timing::Spread;
 use crate::{QUERIES, TABLES};
+pub(crate) use attached::{OverLink, attached_over_link};
 pub use host::{NearDataHostOptions, near_data_host};
 use namespaces::{CONGESTION, DRIVES_ADDRESS, Namespaces};
 use needs::{Needs, SORTED};

@@ -62,14 +62,20 @@ impl Needs {
         Ok(Self { nginx, python: python(directory).await? })
     }
 
-    /// Puts together what nginx is to serve: links to the tables, and [`SORTED`].
-    pub(super) async fn files(&self, tables: &Path, files: &Path) -> Result<(), Fault> {
+    /// Puts links to the tables where nginx serves them.
+    pub(super) fn links(&self, tables: &Path, files: &Path) -> Result<(), Fault> {
         std::fs::create_dir_all(files).map_err(|error| io(files, &error))?;
         for table in TABLES {
             let (file, link) = (table.parquet(tables), table.parquet(files));
             let file = std::path::absolute(&file).map_err(|error| io(&file, &error))?;
             std::os::unix::fs::symlink(file, &link).map_err(|error| io(&link, &error))?;
         }
+        Ok(())
+    }
+
+    /// The same, and [`SORTED`] beside them.
+    pub(super) async fn files(&self, tables: &Path, files: &Path) -> Result<(), Fault> {
+        self.links(tables, files)?;
         let paths = [tables.join("lineitem.parquet"), files.join(format!("{SORTED}.parquet"))];
         let [source, target] = paths.each_ref().map(|path| path.to_string_lossy());
         if succeeds(&self.python, &["-c", SORT, &source, &target]).await {
