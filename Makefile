@@ -1,7 +1,7 @@
 # make demo    TPC-H on four drives, with push-down and without: what stays at the drives
 # make test    all checks and tests
 # make bench   TPC-H measured side by side with DuckDB
-# make install puts the program into PREFIX/bin, by default ~/.local/bin
+# make install puts the program into PREFIX/bin, by default ~/.local/bin, with its man pages and completions
 # make reference    writes what docs/reference takes from the code: commands, settings, the Python package
 # make clean   removes what the others made
 
@@ -39,6 +39,11 @@ install:
 	@tools/setup.sh build
 	cargo build $(WHOLE)
 	install -D -s $(PITHEAD) $(PREFIX)/bin/pithead
+	$(PREFIX)/bin/pithead man $(PREFIX)/share/man/man1
+	mkdir -p $(PREFIX)/share/bash-completion/completions $(PREFIX)/share/fish/vendor_completions.d $(PREFIX)/share/zsh/site-functions
+	$(PREFIX)/bin/pithead completions bash >$(PREFIX)/share/bash-completion/completions/pithead
+	$(PREFIX)/bin/pithead completions fish >$(PREFIX)/share/fish/vendor_completions.d/pithead.fish
+	$(PREFIX)/bin/pithead completions zsh >$(PREFIX)/share/zsh/site-functions/_pithead
 
 # After `make test`, which builds the program and the module.
 reference:

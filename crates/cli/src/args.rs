@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
-    inspect, kv, load, log, ls, program, repair, repro, restore, service, session, sql, status, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, explain,
+    front_serve, inspect, kv, load, log, ls, program, repair, repro, restore, service, session, shell_files, sql, status,
+    token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -41,6 +42,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Sql(sql::SqlArgs),
+    Explain(Box<explain::ExplainArgs>),
     Load(Box<load::LoadArgs>),
     Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
@@ -82,6 +84,8 @@ pub(crate) enum Command {
     Device(device::DeviceCommand),
     Repro(repro::ReproArgs),
     Whatif(Box<whatif::WhatifArgs>),
+    Completions(shell_files::CompletionsArgs),
+    Man(shell_files::ManArgs),
 }
 
 /// What can be done with drives.

@@ -104,6 +104,7 @@ impl FrontServeArgs {
             threads: self.threads(),
             memory: self.memory,
             link: self.below.link(),
+            or_scratch: false,
         }
     }
 }

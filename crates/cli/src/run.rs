@@ -2,14 +2,16 @@
 
 use std::io::IsTerminal;
 
+use clap::CommandFactory;
 use pithead_model::PLANNING_STACK_BYTES;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{ArrayCommand, Command, DriveCommand};
+use crate::args::{ArrayCommand, Cli, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, front_serve,
-    inspect, kv, load, log, ls, program, repair, repro, restore, service, session, sql, status, target, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, explain,
+    front_serve, inspect, kv, load, log, ls, program, repair, repro, restore, service, session, shell_files, sql, status,
+    target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -60,6 +62,9 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Device(command) => device::run(&command),
         Command::Repro(args) => repro::run(args).await,
         Command::Whatif(args) => whatif::run(*args).await,
+        Command::Explain(args) => explain::run(*args).await,
+        Command::Completions(args) => shell_files::completions(&args, Cli::command()),
+        Command::Man(args) => shell_files::man(&args, Cli::command()),
     }
 }
 
@@ -68,7 +73,8 @@ fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
-        Command::Device(_) | Command::Repro(_) | Command::Whatif(_) => None,
+        Command::Device(_) | Command::Repro(_) | Command::Whatif(_) | Command::Completions(_) | Command::Man(_) => None,
+        Command::Explain(args) => args.target.threads,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
         Command::Serve(args) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,

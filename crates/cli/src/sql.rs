@@ -30,6 +30,7 @@ Examples:
   pithead sql -c 'EXPLAIN ANALYZE SELECT city, sum(fare) FROM trips GROUP BY city'
   pithead sql -f report.sql -o report.parquet
   echo 'SELECT * FROM trips' | pithead sql --format csv > trips.csv
+  pithead sql -c \"SELECT city, sum(fare) FROM 'trips-*.parquet' GROUP BY city\"
   pithead sql --attach ./lake -c 'SHOW TABLES'     # Parquet and Arrow files as they lie
   pithead sql --set pithead.pushdown=off -c 'SELECT count(*) FROM trips'";
 
@@ -85,9 +86,16 @@ pub(crate) struct SqlArgs {
 
 /// A session's setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Setting {
+pub(crate) struct Setting {
     name: String,
     value: String,
+}
+
+impl Setting {
+    /// What SQL says for it.
+    pub(crate) fn statement(&self) -> String {
+        format!("SET {} = '{}'", self.name, self.value.replace('\'', "''"))
+    }
 }
 
 /// Where statements come from.
@@ -99,7 +107,8 @@ enum Source {
 }
 
 /// Runs the command.
-pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
+pub(crate) async fn run(mut args: SqlArgs) -> Result<(), CliError> {
+    args.target.or_scratch = !args.create;
     let source = source(&args)?;
     // Only now: a read of a file is best ended by the signal itself.
     let interrupts = Interrupts::listen();
@@ -119,9 +128,10 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         }
         front_serve::divide(engine, &args.workers, &args.target).await?;
         if is_scratch(&args.target.target()) && !args.quiet {
-            terminal::tell("no --data: tables that are made here go when this command ends");
+            terminal::tell("no --data, and no pithead-data here: tables that are made now go when this command ends");
         }
-        let mut runner = Runner::new(engine.host.session().with_files(), sink, showing(&args, format, &source, engine).await);
+        let mut runner =
+            Runner::new(&engine.host, engine.host.session().with_files(), sink, showing(&args, format, &source, engine).await);
         // Before --set, which says it more plainly.
         let slow = slow_query_ms(&args)?.map(|ms| Setting { name: "pithead.slow_query_ms".to_owned(), value: ms.to_string() });
         let settings: Vec<Setting> = slow.into_iter().chain(args.settings.iter().cloned()).collect();
@@ -161,9 +171,9 @@ async fn showing(args: &SqlArgs, format: Format, source: &Source, engine: &Engin
 
 async fn set(runner: &mut Runner, settings: &[Setting]) -> Result<(), CliError> {
     let timing = std::mem::replace(&mut runner.showing().timing, false);
-    for Setting { name, value } in settings {
-        let quoted = value.replace('\'', "''");
-        runner.run(&format!("SET {name} = '{quoted}'")).await.map_err(|error| error.at(format!("--set {name}={value}")))?;
+    for setting in settings {
+        let place = format!("--set {}={}", setting.name, setting.value);
+        runner.run(&setting.statement()).await.map_err(|error| error.at(place))?;
     }
     runner.showing().timing = timing;
     Ok(())

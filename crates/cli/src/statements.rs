@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pithead_host::{Answer, Session};
+use pithead_host::{Answer, Host, Session};
+use pithead_model::Bytes;
 
 use crate::apart::{Rows, apart};
 use crate::error::CliError;
@@ -14,7 +15,11 @@ use crate::plans::PlanFolder;
 use crate::terminal;
 
 /// When a person starts to wonder.
-const QUIET_WAIT: Duration = Duration::from_millis(800);
+const QUIET_WAIT: Duration = Duration::from_millis(500);
+/// How often it is shown how far a statement is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Drives that are named there.
+const DRIVES_SHOWN: usize = 3;
 
 /// How answers are shown.
 pub(crate) struct Showing {
@@ -34,6 +39,7 @@ pub(crate) struct Showing {
 
 /// One session and where its answers go.
 pub(crate) struct Runner {
+    host: Host,
     session: Arc<Session>,
     sink: Sink,
     showing: Showing,
@@ -48,8 +54,11 @@ struct Shown {
 }
 
 impl Runner {
-    pub(crate) fn new(session: Session, sink: Sink, showing: Showing) -> Self {
-        Self { session: Arc::new(session), sink, showing, answers: 0, plans: None }
+    pub(crate) fn new(host: &Host, session: Session, sink: Sink, showing: Showing) -> Self {
+        if terminal::lively() {
+            host.activity().follow();
+        }
+        Self { host: host.clone(), session: Arc::new(session), sink, showing, answers: 0, plans: None }
     }
 
     /// How answers are shown, to change it.
@@ -96,7 +105,7 @@ impl Runner {
     /// Runs one statement.
     pub(crate) async fn run(&mut self, statement: &str) -> Result<(), CliError> {
         let start = Instant::now();
-        let waiting = Waiting::start();
+        let waiting = Waiting::start(&self.host);
         let (session, text) = (Arc::clone(&self.session), statement.to_owned());
         let answer = apart(async move { session.run(&text).await }).await?;
         let profile = Arc::clone(&answer.profile);
@@ -198,27 +207,50 @@ async fn drain(answer: Answer) -> Result<Shown, CliError> {
     Ok(Shown { rows: 0, more: false })
 }
 
-/// Shows on a terminal that something runs, once that takes a while; gone when dropped.
+/// Shows on a terminal how far a statement is, once that takes a while; gone when dropped.
 struct Waiting {
     bar: Option<ProgressBar>,
     timer: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Waiting {
-    fn start() -> Self {
+    fn start(host: &Host) -> Self {
         if !terminal::lively() {
             return Self { bar: None, timer: None };
         }
         let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("{spinner} running, {elapsed} (Ctrl-C cancels)");
+        let style = ProgressStyle::with_template("{spinner} running, {elapsed}{wide_msg}");
         bar.set_style(style.expect("the template is well-formed"));
-        let shown = bar.clone();
+        let (shown, host) = (bar.clone(), host.clone());
         let timer = tokio::spawn(async move {
             tokio::time::sleep(QUIET_WAIT).await;
             shown.enable_steady_tick(Duration::from_millis(100));
+            loop {
+                let drives: Vec<_> =
+                    host.activity().running().last().map_or_else(Vec::new, |it| it.drives().into_iter().collect());
+                shown.set_message(format!("{} (Ctrl-C cancels)", progress(&drives)));
+                tokio::time::sleep(PROGRESS_EVERY).await;
+            }
         });
         Self { bar: Some(bar), timer: Some(timer) }
     }
+}
+
+/// What has come so far, from each drive: rows and bytes.
+fn progress(drives: &[(String, (u64, u64))]) -> String {
+    let (rows, bytes) = drives.iter().fold((0, 0), |sum, (_, (rows, bytes))| (sum.0 + rows, sum.1 + bytes));
+    if drives.is_empty() {
+        return String::new();
+    }
+    let mut each: Vec<String> = drives
+        .iter()
+        .take(DRIVES_SHOWN)
+        .map(|(drive, (rows, bytes))| format!("{drive}: {}, {}", terminal::counted(*rows, "row"), Bytes(*bytes)))
+        .collect();
+    if drives.len() > DRIVES_SHOWN {
+        each.push(format!("{} more", drives.len() - DRIVES_SHOWN));
+    }
+    format!("; {}, {} from drives ({})", terminal::counted(rows, "row"), Bytes(bytes), each.join("; "))
 }
 
 impl Drop for Waiting {
@@ -235,6 +267,23 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_tells_of_each_drive() {
+        let drive = |name: &str, rows, bytes| (name.to_owned(), (rows, bytes));
+        let two = [drive("a:1", 1_500, 2_000_000), drive("b:1", 1, 10)];
+        assert_eq!(
+            progress(&two),
+            format!(
+                "; 1,501 rows, {} from drives (a:1: 1,500 rows, {}; b:1: 1 row, {})",
+                Bytes(2_000_010),
+                Bytes(2_000_000),
+                Bytes(10)
+            )
+        );
+        let many: Vec<_> = (0..9).map(|number| drive(&format!("d{number}"), 1, 1)).collect();
+        assert!(progress(&many).ends_with("; 6 more)") && progress(&[]).is_empty());
+    }
 
     #[test]
     fn plans_are_shown_whole() {

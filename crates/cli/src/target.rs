@@ -37,6 +37,9 @@ pub(crate) struct TargetArgs {
     /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
+    /// Whether the command can do without a directory: where none is named and none is there, its drives go when it ends.
+    #[arg(skip)]
+    pub(crate) or_scratch: bool,
     // Last: the heading of its options would go on.
     #[command(flatten)]
     pub(crate) link: LinkArgs,
@@ -71,15 +74,15 @@ impl TargetArgs {
         if let Some(data) = &self.data {
             return Target::Data(data.clone());
         }
-        let here = variable("PITHEAD_DATA").map(|data| Target::Data(data.into()));
-        if !self.attach.is_empty() {
-            // Files alone need no store that stays.
-            let there = Path::new(DATA_DEFAULT).exists().then(|| Target::Data(DATA_DEFAULT.into()));
-            return here.or(there).unwrap_or_else(|| Target::Data(scratch::folder()));
-        }
-        match (variable("PITHEAD_DRIVES"), here) {
+        // Files that are attached are offered by drives of this process.
+        let drives = variable("PITHEAD_DRIVES").filter(|_| self.attach.is_empty());
+        match (drives, variable("PITHEAD_DATA")) {
             (Some(drives), _) => Target::Drives(drives.split(',').map(|drive| drive.trim().to_owned()).collect()),
-            (None, Some(here)) => here,
+            (None, Some(here)) => Target::Data(here.into()),
+            // Files alone need no store that stays.
+            (None, None) if (self.or_scratch || !self.attach.is_empty()) && !Path::new(DATA_DEFAULT).exists() => {
+                Target::Data(scratch::folder())
+            }
             (None, None) => Target::Data(DATA_DEFAULT.into()),
         }
     }
@@ -185,5 +188,8 @@ mod tests {
         let attach = TargetArgs { attach: vec!["/lake".parse().unwrap()], ..TargetArgs::default() };
         assert_eq!(resolved(&attach, Some("a:1"), None), Target::Data(scratch::folder()));
         assert_eq!(resolved(&attach, None, Some("/d")), Target::Data("/d".into()));
+        let without = TargetArgs { or_scratch: true, ..TargetArgs::default() };
+        assert_eq!(resolved(&without, None, None), Target::Data(scratch::folder()));
+        assert_eq!(resolved(&without, None, Some("/d")), Target::Data("/d".into()));
     }
 }

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, total};
 use pithead_remote::QueryProfile;
 use tokio::sync::watch;
 
@@ -231,6 +231,19 @@ impl Followed {
         let parts = || profile.sub_plans().into_iter();
         let joules = device.and_then(|device| parts().filter_map(|part| energy::joules(&device, &part)).reduce(|a, b| a + b));
         StatementFigures { joules, ..StatementFigures::of(&profile) }
+    }
+
+    /// What each drive has sent so far, by its address: rows, and bytes of their batches.
+    pub fn drives(&self) -> BTreeMap<String, (u64, u64)> {
+        let profile = self.run.lock().profile.clone();
+        let mut drives = BTreeMap::new();
+        for session in profile.iter().flat_map(|profile| profile.sub_plans()).flat_map(|sub_plan| sub_plan.sessions()) {
+            let bytes = total(session.annotations.iter().map(|annotation| annotation.batch_bytes));
+            let (rows, handed): &mut (u64, u64) = drives.entry(session.label.clone()).or_default();
+            (*rows, *handed) = (rows.saturating_add(session.rows_out()), handed.saturating_add(bytes));
+        }
+        drives.remove("");
+        drives
     }
 
     /// Its plan, with what each part cost so far. Empty where it has none: it is no query, or did not come so far.

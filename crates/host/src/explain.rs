@@ -22,6 +22,14 @@ use pithead_remote::{PartitionProfile, SubPlanProfile};
 /// The plan of a query as rows of text. Uncorrelated scalar subqueries are run, since the plan hangs on their values;
 /// with `analyze` all of it is run, and its rows are dropped.
 pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> Result<Answer, Fault> {
+    let lines = lines(query, plan, analyze).await?;
+    let lines = StringArray::from_iter_values(lines.iter().map(PlanLine::to_string));
+    let batch = RecordBatch::try_new(schema(), vec![Arc::new(lines)]).map_err(Fault::bug)?;
+    Ok(Answer::of(batch, Arc::clone(&query.profile)))
+}
+
+/// The same, line by line.
+pub(crate) async fn lines(query: &Query, plan: LogicalPlan, analyze: bool) -> Result<Vec<PlanLine>, Fault> {
     let mode = if analyze { Mode::Run } else { Mode::Explain };
     let meter = PackageMeter::start();
     let prepared = query.prepare(plan, mode).await?;
@@ -32,7 +40,7 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             rows += batch.map_err(fault_from_datafusion)?.num_rows() as u64;
         }
     }
-    let lines = match analyze {
+    Ok(match analyze {
         true => {
             let mut lines = annotated(query, &prepared, rows);
             lines.extend(meter.joules().map(|joules| {
@@ -50,10 +58,7 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             text.query(&prepared, 0);
             text.lines
         }
-    };
-    let lines = StringArray::from_iter_values(lines.iter().map(PlanLine::to_string));
-    let batch = RecordBatch::try_new(schema(), vec![Arc::new(lines)]).map_err(Fault::bug)?;
-    Ok(Answer::of(batch, Arc::clone(&query.profile)))
+    })
 }
 
 /// Columns of what [`explain`] gives.

@@ -36,7 +36,9 @@ use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Writing, begins_again};
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
-use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written_plans};
+use crate::{
+    Client, Frames, Host, Parameters, PlanLine, Settings, explain, functions, pushdown, settings, summarize, written_plans,
+};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -138,6 +140,24 @@ impl Session {
             Err(fault) => Err(fault.clone()),
         };
         watch.answered(result)
+    }
+
+    /// The plan of a query, as EXPLAIN shows it. With `analyze` the query runs, its rows are dropped, and each part says what it cost.
+    pub async fn explain(&self, sql: &str, analyze: bool) -> Result<Vec<PlanLine>, Fault> {
+        self.explain_boxed(sql, analyze).await
+    }
+
+    fn explain_boxed<'a>(&'a self, sql: &'a str, analyze: bool) -> BoxFuture<'a, Result<Vec<PlanLine>, Fault>> {
+        Box::pin(async move {
+            let parameters = Parameters::default();
+            let (query, analyze) = match self.parsed(sql, &parameters)? {
+                Parsed::Query(query) => (query, analyze),
+                Parsed::Explain { query, analyze: asked } => (query, analyze || asked),
+                _ => return Err(Fault::invalid("expected a query, whose plan is to be shown")),
+            };
+            let (query, planned) = self.plan(&query, &parameters, None).await?;
+            explain::lines(&query, planned.plan, analyze).await
+        })
     }
 
     /// Reads and plans a statement, so that its columns are known and it can be run. Nothing is run yet.
