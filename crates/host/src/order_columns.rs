@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, SchemaError, plan_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
@@ -25,14 +26,17 @@ where
     P: Future<Output = Result<LogicalPlan, DataFusionError>>,
 {
     let found = names(&statement);
-    if found.is_empty() || plan(statement.clone()).await.is_err() {
+    if found.is_empty() {
         return Ok(statement);
     }
+    // Where SELECT's names make no sense, others may: `SELECT -sum(a) AS a … ORDER BY sum(a)`.
+    let makes_sense = plan(statement.clone()).await.is_ok();
     for Name { query, name, tables, is_distinct, is_merged } in found.into_iter().take(NAMES_MAX) {
         let mut meant = None;
         for table in tables.iter().take(TABLES_MAX) {
             let candidate = said(&statement, query, &name, table);
             match plan(candidate.clone()).await {
+                Ok(plan) if !is_there(&plan) => {}
                 Ok(_) if is_merged && meant.is_some() => {}
                 Ok(_) if meant.is_some() => {
                     return plan_err!(
@@ -42,14 +46,14 @@ where
                 Ok(_) => meant = Some(candidate),
                 Err(error) if has_none(&error, &name) => {}
                 // The planner cannot have both at once.
-                Err(error) if is_ambiguous(&error) => {
+                Err(error) if makes_sense && is_ambiguous(&error) => {
                     return plan_err!(
                         "column {name} within an expression of ORDER BY is ambiguous: SELECT gives it, and {table} has it; give it another \
                          name"
                     );
                 }
                 // It has the column, which is not there any more: among groups SELECT's name is left, as nobody else would take it.
-                Err(error) if is_distinct => return Err(error),
+                Err(error) if makes_sense && is_distinct => return Err(error),
                 Err(_) => break,
             }
         }
@@ -206,6 +210,18 @@ fn said(statement: &Statement, query: usize, name: &str, table: &Ident) -> State
     statement
 }
 
+/// Whether all columns that a plan is sorted by are there. The planner does not look for one that is named with its table.
+fn is_there(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|node| match node {
+        LogicalPlan::Sort(sort) => {
+            let schema = sort.input.schema();
+            Ok(sort.expr.iter().flat_map(|by| by.expr.column_refs()).any(|column| !schema.has_column(column)))
+        }
+        _ => Ok(false),
+    });
+    !found.unwrap_or(true)
+}
+
 /// Whether the planner finds several columns of one name.
 fn is_ambiguous(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::SchemaError(error, _) if matches!(error.as_ref(), SchemaError::AmbiguousReference { .. }))
@@ -245,6 +261,10 @@ mod tests {
                 "SELECT k, -sum(b) AS b FROM t GROUP BY k ORDER BY sum(b), b",
                 "SELECT k, -sum(b) AS b FROM t GROUP BY k ORDER BY sum(t.b), b",
             ),
+            (
+                "SELECT g FROM (SELECT n AS g FROM u) AS p, t ORDER BY g",
+                "SELECT g FROM (SELECT n AS g FROM u) AS p, t ORDER BY g",
+            ),
             ("SELECT t.b AS b FROM t ORDER BY b + 1", "SELECT t.b AS b FROM t ORDER BY b + 1"),
             ("SELECT k, sum(b) AS b FROM t GROUP BY k ORDER BY -b", "SELECT k, sum(b) AS b FROM t GROUP BY k ORDER BY -b"),
             ("SELECT 1 AS k FROM t ORDER BY (SELECT max(k) FROM t)", "SELECT 1 AS k FROM t ORDER BY (SELECT max(k) FROM t)"),
@@ -252,7 +272,7 @@ mod tests {
             assert_eq!(said_of(sql).await.unwrap(), expected);
         }
         for (sql, expected) in [
-            ("SELECT t.k, -t.b AS b FROM t, u GROUP BY t.k, t.b, u.b ORDER BY -b", "column b of ORDER BY is ambiguous"),
+            ("SELECT t.k, -sum(u.b) AS b FROM t, u GROUP BY t.k ORDER BY sum(b)", "column b of ORDER BY is ambiguous"),
             ("SELECT * FROM (SELECT id AS k FROM t ORDER BY -k LIMIT 1)", "SELECT gives it, and t has it"),
             ("SELECT DISTINCT id AS k FROM t ORDER BY -k", "must appear in select list"),
         ] {

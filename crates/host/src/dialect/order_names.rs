@@ -25,7 +25,8 @@ impl VisitorMut for OrderNames {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
-        let has_groups = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+        // GROUP BY ALL gives groups the names that SELECT does.
+        let has_groups = matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if !groups.is_empty());
         let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) else {
             return ControlFlow::Continue(());
         };
