@@ -2,7 +2,7 @@
 //! a link that the kernel shapes, beside DuckDB over HTTP; and how soon a drive that starts on a hundred files answers.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use pithead_embed::{Attach, EmbedOptions, Engine, Target, connect};
@@ -17,7 +17,7 @@ use crate::neardata::{OverLink, attached_over_link};
 use crate::polars::{self, Polars, polars};
 use crate::report::{ratio, seconds, table};
 use crate::tables::{fresh, generate, io};
-use crate::timing::{Spread, geometric_mean, run, unhelped};
+use crate::timing::{ATTACHED_WARM_UPS, Spread, geometric_mean, run, unhelped};
 use crate::{QUERIES, TABLES};
 
 /// Threads of each engine.
@@ -143,9 +143,6 @@ fn note(polars: &Polars, name: &str, there: &Path, own: &[RecordBatch]) -> Resul
     Ok(difference_between_engines(own, &theirs)?.map(|difference| format!("another answer: {difference}")))
 }
 
-/// Runs of all queries before the first that counts, and how long to wait after each.
-const WARM_UPS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(15)];
-
 /// What asking the files gave, by query.
 struct Asked {
     /// Seconds of the first run of each.
@@ -171,8 +168,7 @@ async fn queries(engine: &Engine, runs: usize) -> Result<Asked, Fault> {
     let session = unhelped(engine).await?;
     session.run("SET pithead.drive_threads = 1").await?;
     let mut asked = Asked { first: vec![], taken: vec![], answers: vec![] };
-    // What is read again is kept as if it had been loaded, once that is done in the background.
-    for pause in WARM_UPS {
+    for pause in ATTACHED_WARM_UPS {
         for query in QUERIES {
             let warm_up = run(&session, query.statement()).await.map_err(|fault| fault.at(query.name))?;
             if asked.first.len() < QUERIES.len() {

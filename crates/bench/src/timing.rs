@@ -1,6 +1,6 @@
 //! Running a query and what it took; several runs and their middle.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
@@ -11,6 +11,10 @@ use serde::Serialize;
 
 /// Queries that the best speed-up is told of.
 const BEST_QUERIES: usize = 5;
+
+/// Runs of all queries over attached files before the first that counts, and how long to wait after each: what is read again is kept as
+/// if it had been loaded, once that is done in the background.
+pub(crate) const ATTACHED_WARM_UPS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(15)];
 
 /// One run of a query.
 #[derive(Debug)]

@@ -13,11 +13,11 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
-use pithead_model::{Blame, Fault, total};
+use pithead_model::{Blame, Fault};
 use pithead_remote::QueryProfile;
 use tokio::sync::watch;
 
-use crate::figures::{PlanLine, StatementFigures};
+use crate::figures::{PlanLine, StatementFigures, handed};
 use crate::query::{Prepared, Query};
 use crate::{Client, energy, explain};
 
@@ -238,9 +238,8 @@ impl Followed {
         let profile = self.run.lock().profile.clone();
         let mut drives = BTreeMap::new();
         for session in profile.iter().flat_map(|profile| profile.sub_plans()).flat_map(|sub_plan| sub_plan.sessions()) {
-            let bytes = total(session.annotations.iter().map(|annotation| annotation.batch_bytes));
-            let (rows, handed): &mut (u64, u64) = drives.entry(session.label.clone()).or_default();
-            (*rows, *handed) = (rows.saturating_add(session.rows_out()), handed.saturating_add(bytes));
+            let (rows, bytes): &mut (u64, u64) = drives.entry(session.label.clone()).or_default();
+            (*rows, *bytes) = (rows.saturating_add(session.rows_out()), bytes.saturating_add(handed(&session)));
         }
         drives.remove("");
         drives

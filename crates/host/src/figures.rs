@@ -124,7 +124,8 @@ impl StatementFigures {
     }
 }
 
-fn handed(session: &PartitionProfile) -> u64 {
+/// Bytes of a session's batches.
+pub(crate) fn handed(session: &PartitionProfile) -> u64 {
     total(session.annotations.iter().map(|annotation| annotation.batch_bytes))
 }
 

@@ -1,7 +1,6 @@
 //! Parquet files across the shaped link: attached by a drive that is beside them, and read by DuckDB over HTTP.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use pithead_model::{Blame, Fault, Rate};
 use serde::Serialize;
@@ -15,12 +14,8 @@ use crate::answers::{difference_between_engines, read_answer};
 use crate::drives::DriveProcess;
 use crate::report::{megabytes, ratio, seconds, table};
 use crate::tables::{fresh, io};
-use crate::timing::Spread;
+use crate::timing::{ATTACHED_WARM_UPS, Spread};
 use crate::{QUERIES, TABLES};
-
-/// Runs of all queries before the first that counts, and how long to wait after each: what is read again is kept, once that is done in
-/// the background.
-const WARM_UPS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(15)];
 
 /// TPC-H's queries over the link.
 #[derive(Debug, Serialize)]
@@ -87,7 +82,7 @@ pub(crate) async fn attached_over_link(directory: &Path, tables: &Path, runs: us
     let needs = Needs::find(directory, false).await?;
     let home = fresh(&directory.join("attached-link"))?;
     let mut stage = Stage::set(&needs, tables, &home).await?;
-    for pause in WARM_UPS {
+    for pause in ATTACHED_WARM_UPS {
         for query in QUERIES {
             stage.both(query.name, query.statement()).await?;
         }
