@@ -23,7 +23,8 @@ use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, TableScan, WriteOp,
+    CreateMemoryTable, DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, TableScan,
+    WriteOp,
 };
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::Batches;
@@ -39,6 +40,7 @@ use crate::table::DatasetTable;
 use crate::views::ViewTable;
 pub(crate) use altering::Altering;
 pub(crate) use from_others::as_merge;
+use keys::Wanted;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
 pub(crate) use planning::planned;
@@ -157,43 +159,49 @@ impl Writer {
     async fn delete(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let (scan, predicate) = filtered(&input)?;
         let Some(predicate) = predicate else { return self.truncate(changed).await };
-        if let Some(deleted) = self.mark(&changed, &scan, &predicate).await? {
+        let wanted = self.wanted(predicate, scan.schema()).await?;
+        if let Some(deleted) = self.mark(&changed, &scan, &wanted).await? {
             return Ok(deleted);
         }
-        let deleted = self.count(input).await?;
-        if deleted > 0 {
-            let kept = self.kept(scan, predicate, &changed).await?;
-            self.rewrite(changed, kept).await?;
+        if self.count(only(scan.clone(), &wanted)?).await? == 0 {
+            return Ok(0);
         }
-        Ok(deleted)
+        let rows = changed.dataset.rows();
+        let kept = self.kept(scan, wanted.predicate, &changed).await?;
+        // Random values were others when they were counted.
+        Ok(rows.saturating_sub(self.rewrite(changed, kept).await?))
     }
 
     async fn update(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let LogicalPlan::Projection(projection) = &input else { return Err(Fault::bug("an UPDATE has no new values")) };
         let (scan, predicate) = filtered(&projection.input)?;
-        if let Some(predicate) = &predicate
-            && let Some(updated) = self.exchange(&changed, &scan, predicate, &input).await?
-        {
+        let Some(predicate) = predicate else {
+            let new = self.rows(input.clone(), &changed.dataset.schema).await?;
+            return self.rewrite(changed, new).await;
+        };
+        let wanted = self.wanted(predicate, scan.schema()).await?;
+        // Rows that go, those that stay and those that come are asked for one after the other.
+        wanted.check_settled()?;
+        let going = only(scan.clone(), &wanted)?;
+        let new = Projection::try_new(projection.expr.clone(), Arc::new(going.clone())).map_err(fault_from_datafusion)?;
+        let new = LogicalPlan::Projection(new);
+        if let Some(updated) = self.exchange(&changed, &scan, &wanted, &new).await? {
             return Ok(updated);
         }
-        let updated = match &predicate {
-            Some(_) => self.count(LogicalPlan::clone(&projection.input)).await?,
-            None => changed.dataset.rows(),
-        };
-        if updated == 0 {
-            return Ok(0);
+        let updated = self.count(going).await?;
+        if updated > 0 {
+            let kept = self.kept(scan, wanted.predicate, &changed).await?;
+            let new = self.rows(new, &changed.dataset.schema).await?;
+            self.rewrite(changed, kept.chain(new).boxed()).await?;
         }
-        let kept = match predicate {
-            Some(predicate) => self.kept(scan, predicate, &changed).await?,
-            None => futures::stream::empty().boxed(),
-        };
-        let new = self.rows(input.clone(), &changed.dataset.schema).await?;
-        self.rewrite(changed, kept.chain(new).boxed()).await?;
         Ok(updated)
     }
 
     /// The rows that were changed, deleted or added.
     async fn merge(&self, changed: Changed, merge: Merge, matches_often: bool) -> Result<u64, Fault> {
+        // Its rows are asked for several times.
+        let source = self.settled(merge.source()).await?;
+        let merge = merge.with_source(source);
         if let Some(changes) = self.merge_marked(&changed, &merge, matches_often).await? {
             return Ok(changes);
         }
@@ -306,6 +314,12 @@ impl Changed {
         let found = table.found();
         Ok(Self { name: found.name().clone(), dataset: Arc::clone(found.dataset()), found: Arc::clone(found) })
     }
+}
+
+/// The rows of a scan that are wanted.
+fn only(scan: LogicalPlan, wanted: &Wanted) -> Result<LogicalPlan, Fault> {
+    let filter = Filter::try_new(wanted.predicate.clone(), Arc::new(scan)).map_err(fault_from_datafusion)?;
+    Ok(LogicalPlan::Filter(filter))
 }
 
 /// The scan of the table that a statement changes, and which of its rows.

@@ -98,6 +98,8 @@ fn a_statement_that_fails_leaves_nothing() {
             "MERGE INTO t USING t AS u ON u.id / 2 = t.id WHEN MATCHED THEN UPDATE SET v = 7",
             "MERGE INTO t USING t AS u ON u.id = t.id WHEN MATCHED THEN UPDATE SET v = 9223372036854770000 + u.id * 2",
             "MERGE INTO t USING (SELECT id, random() AS r FROM t) AS u ON u.id = t.id WHEN MATCHED AND r > 0.5 THEN DELETE",
+            "UPDATE t SET v = 7 WHERE random() < 0.5",
+            "UPDATE t SET v = 7 WHERE id IN (SELECT u.id FROM t AS u WHERE u.v = t.v AND random() < 0.5)",
             "MERGE INTO t USING t AS u ON u.id = t.id WHEN MATCHED THEN INSERT VALUES (1, 2, 3)",
             "MERGE INTO t USING t AS u ON u.id = t.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = u.v",
         ] {
@@ -107,6 +109,36 @@ fn a_statement_that_fails_leaves_nothing() {
         assert_eq!(number(&session, "SELECT sum(id + v) FROM t").await, before);
         assert_eq!(number(&session, "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('u', 'v')").await, 0);
         setup.shutdown().await;
+    });
+}
+
+/// What gives other rows each time is asked for once.
+#[test]
+fn rows_that_are_chosen_by_chance_are_chosen_once() {
+    block_on(async {
+        for mode in [Mode::FOUR_PROCESSES, Mode::ARRAYS] {
+            let setup = made(mode).await;
+            let session = setup.session().await;
+            for (chosen, count) in [
+                ("SELECT id FROM t ORDER BY random() LIMIT 50", 50),
+                ("SELECT id FROM t LIMIT 50", 50),
+                ("SELECT id FROM t WHERE random() < 2", 5_000),
+            ] {
+                run(&session, "UPDATE t SET v = 0").await;
+                assert_eq!(run(&session, &format!("UPDATE t SET v = 1 WHERE id IN ({chosen})")).await, count, "{chosen}");
+                assert_eq!(number(&session, "SELECT sum(v) FROM t").await as u64, count, "{chosen}");
+                assert_eq!(number(&session, "SELECT count(DISTINCT id) FROM t").await, 5_000, "{}: {chosen}", mode.name);
+            }
+            let merge = "MERGE INTO t USING (SELECT id FROM t LIMIT 60) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 5 \
+                         WHEN NOT MATCHED THEN INSERT VALUES (s.id, 7, 7)";
+            assert_eq!(run(&session, merge).await, 60, "{}", mode.name);
+            assert_eq!(number(&session, "SELECT count(*) FROM t WHERE v = 5").await, 60, "{}", mode.name);
+            let deleted = run(&session, "DELETE FROM t WHERE random() < 0.5").await as i64;
+            let deleted = deleted + run(&session, "DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 9)").await as i64;
+            assert_eq!(number(&session, "SELECT count(*) FROM t").await, 5_000 - deleted, "{}", mode.name);
+            assert_eq!(number(&session, "SELECT count(DISTINCT id) FROM t").await, 5_000 - deleted, "{}", mode.name);
+            setup.shutdown().await;
+        }
     });
 }
 

@@ -5,15 +5,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
+use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit};
 use futures::TryStreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::Fault;
+use pithead_model::{Blame, Fault, RESERVED};
 
 use super::Writer;
 use super::merging::Merge;
@@ -40,8 +42,26 @@ impl Writer {
         Ok(about)
     }
 
+    /// Which rows a predicate asks for. What its subqueries give stands in their place, unless one hangs on the row, or gives too much.
+    pub(super) async fn wanted(&self, predicate: Expr, schema: &DFSchema) -> Result<Wanted, Fault> {
+        let alone = has_subquery(&predicate);
+        let known = if alone { self.resolved(&predicate, schema).await? } else { None };
+        Ok(Wanted { predicate: known.unwrap_or(predicate), alone })
+    }
+
+    /// A plan that gives the same rows each time. Which rows a LIMIT takes may hang on who is first, so those of a plan with one are read
+    /// here, once.
+    pub(super) async fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Fault> {
+        if is_settled(plan).map_err(fault_from_datafusion)? {
+            return Ok(plan.clone());
+        }
+        let schema = Arc::clone(plan.schema().inner());
+        let batches: Vec<RecordBatch> = self.rows(plan.clone(), &schema).await?.try_collect().await?;
+        table_of(plan, batches).map_err(fault_from_datafusion)
+    }
+
     /// A predicate with what its subqueries give in their place; none where one hangs on the row, or gives too much.
-    pub(super) async fn resolved(&self, predicate: &Expr, schema: &DFSchema) -> Result<Option<Expr>, Fault> {
+    async fn resolved(&self, predicate: &Expr, schema: &DFSchema) -> Result<Option<Expr>, Fault> {
         let mut subqueries = Vec::new();
         let _ = predicate.apply(|part| {
             if is_subquery(part) {
@@ -122,6 +142,60 @@ impl Writer {
         }
         Ok(values)
     }
+}
+
+/// Rows that a statement is about.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) predicate: Expr,
+    /// Whether it came from other rows, those of the table among them: rows that come meanwhile might be wanted, too.
+    pub(super) alone: bool,
+}
+
+impl Wanted {
+    /// An error where the predicate may hold for other rows each time that it is asked.
+    pub(super) fn check_settled(&self) -> Result<(), Fault> {
+        let settled = |expr: &Expr| match expr {
+            Expr::ScalarSubquery(subquery) => is_settled(&subquery.subquery),
+            Expr::InSubquery(InSubquery { subquery, .. }) | Expr::Exists(Exists { subquery, .. }) => {
+                is_settled(&subquery.subquery)
+            }
+            Expr::SetComparison(comparison) => is_settled(&comparison.subquery.subquery),
+            expr => Ok(!expr.is_volatile_node()),
+        };
+        if !self.predicate.exists(|part| Ok(!settled(part)?)).map_err(fault_from_datafusion)? {
+            return Ok(());
+        }
+        let fault =
+            Fault::new(Blame::Unsupported, "an UPDATE whose condition has random values, or a LIMIT that hangs on the row");
+        Err(fault
+            .hint("write the keys of its rows into a table first: CREATE TABLE … AS SELECT …, then WHERE key IN (SELECT …)"))
+    }
+}
+
+/// Whether a plan gives the same rows each time.
+fn is_settled(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut settled = true;
+    plan.apply_with_subqueries(|node| {
+        settled &= !matches!(node, LogicalPlan::Limit(_));
+        node.apply_expressions(|expr| {
+            settled &= !expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(settled)
+}
+
+/// The rows of a plan as a table, under the names that they have in it.
+fn table_of(plan: &LogicalPlan, batches: Vec<RecordBatch>) -> DataFusionResult<LogicalPlan> {
+    let table = MemTable::try_new(Arc::clone(plan.schema().inner()), vec![batches])?;
+    let rows = LogicalPlanBuilder::scan(format!("{RESERVED}taken"), provider_as_source(Arc::new(table)), None)?;
+    let columns = rows.schema().columns();
+    let named = columns
+        .into_iter()
+        .zip(plan.schema().iter())
+        .map(|(column, (qualifier, field))| Expr::Column(column).alias_qualified(qualifier.cloned(), field.name()));
+    rows.project(named.collect::<Vec<_>>())?.build()
 }
 
 impl Merge {

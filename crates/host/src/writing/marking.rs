@@ -11,7 +11,7 @@ use pithead_load::{ExchangeSpec, MarkSpec};
 use pithead_model::Fault;
 use pithead_plan::{Decomposer, SubPlan, Travelling};
 
-use super::keys::has_subquery;
+use super::keys::{Wanted, has_subquery};
 use super::merging::Merge;
 use super::{Changed, Writer};
 
@@ -21,8 +21,8 @@ const WRITTEN_AGAIN_MAX: u64 = 2;
 impl Writer {
     /// Has the rows go that a predicate holds for. How many these were; none where all rows have to be written anew instead, and
     /// nothing was changed.
-    pub(super) async fn mark(&self, changed: &Changed, scan: &LogicalPlan, predicate: &Expr) -> Result<Option<u64>, Fault> {
-        match self.marks(changed, scan, predicate).await? {
+    pub(super) async fn mark(&self, changed: &Changed, scan: &LogicalPlan, wanted: &Wanted) -> Result<Option<u64>, Fault> {
+        match self.marks(changed, scan, wanted).await? {
             Some(spec) => self.query.host.mark(spec).await,
             None => Ok(None),
         }
@@ -33,10 +33,10 @@ impl Writer {
         &self,
         changed: &Changed,
         scan: &LogicalPlan,
-        predicate: &Expr,
+        wanted: &Wanted,
         new: &LogicalPlan,
     ) -> Result<Option<u64>, Fault> {
-        let Some(mut spec) = self.marks(changed, scan, predicate).await? else { return Ok(None) };
+        let Some(mut spec) = self.marks(changed, scan, wanted).await? else { return Ok(None) };
         spec.alone |= new.expressions().iter().any(has_subquery);
         let schema = Arc::clone(&changed.dataset.schema);
         let rows = self.rows(new.clone(), &schema).await?;
@@ -52,9 +52,9 @@ impl Writer {
         matches_often: bool,
     ) -> Result<Option<u64>, Fault> {
         let Some(about) = self.about(merge).await? else { return Ok(None) };
+        let about = Wanted { predicate: about, alone: true };
         let Some(spec) = self.marks(changed, merge.target(), &about).await? else { return Ok(None) };
-        let spec = MarkSpec { alone: true, ..spec };
-        let merge = merge.within(about)?;
+        let merge = merge.within(about.predicate)?;
         let there = self.count(merge.target().clone()).await?;
         if there > changed.dataset.rows() / WRITTEN_AGAIN_MAX {
             return Ok(None);
@@ -80,16 +80,11 @@ impl Writer {
         Ok(done.map(|_| if matches_often { there.saturating_sub(left) } else { changes + added }))
     }
 
-    async fn marks(&self, changed: &Changed, scan: &LogicalPlan, predicate: &Expr) -> Result<Option<MarkSpec>, Fault> {
-        // What subqueries read may change before this statement is through, if it is the table itself.
-        let alone = has_subquery(predicate);
-        let predicate = match alone {
-            true => match self.resolved(predicate, scan.schema()).await? {
-                Some(resolved) => resolved,
-                None => return Ok(None),
-            },
-            false => predicate.clone(),
-        };
+    async fn marks(&self, changed: &Changed, scan: &LogicalPlan, wanted: &Wanted) -> Result<Option<MarkSpec>, Fault> {
+        let Wanted { predicate, alone } = wanted.clone();
+        if has_subquery(&predicate) {
+            return Ok(None);
+        }
         let Some(plan) = self.goes(scan, predicate).await? else { return Ok(None) };
         let time_zone = self.query.state.config_options().execution.time_zone.clone();
         let (name, dataset) = (changed.name.clone(), Arc::clone(&changed.dataset));

@@ -65,6 +65,11 @@ impl Merge {
         &self.op.on
     }
 
+    /// The same MERGE, with the rows of its source from elsewhere.
+    pub(super) fn with_source(self, source: LogicalPlan) -> Merge {
+        Merge { source, ..self }
+    }
+
     /// The same MERGE, of the rows of the table that a condition holds for.
     pub(super) fn within(&self, condition: Expr) -> Result<Merge, Fault> {
         let target = built(LogicalPlanBuilder::from(self.target.clone()).filter(condition))?;
