@@ -12,7 +12,7 @@ _WORDS = (
     ("name it with --format parquet, csv, json or arrow", "give files whose names end with .parquet, .csv, .jsonl or .arrow, or a table"),
     ("--csv-null names what stands for NULL", "a table that pyarrow or pandas read from it has the types that you say"),
     ("pithead ls shows which", "conn.datasets() shows which"),
-    ("`pithead sql -c 'DROP TABLE …'`", "conn.drop(name)"),
+    ("`pithead log --forget`", '`conn.sql("ALTER DOMAIN main FORGET HISTORY")`'),
     ("`pithead status` shows the drives", "conn.drives() shows the drives"),
     ("this one another --data directory", "this one another directory"),
     ("`pithead --version` shows it", "pithead.__version__ shows it"),

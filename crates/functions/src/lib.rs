@@ -63,6 +63,7 @@ mod sliding;
 mod sort_keys;
 mod sorted_inputs;
 mod split_texts;
+mod spread;
 mod state;
 mod subqueries;
 mod subquery_values;

@@ -20,13 +20,13 @@ use crate::moments_groups::MomentsGroups;
 
 /// `pithead_merge_mean(count Int64, mean Float64) -> Float64`. Rows without a count or a mean do not count.
 pub fn merge_mean_udaf() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(MergeMoments::new(Moment::Mean)))
+    Arc::new(AggregateUDF::new_from_impl(MergeMoments::new("pithead_merge_mean", Moment::Mean)))
 }
 
 /// `pithead_merge_var_pop(count Int64, mean Float64, var_pop Float64) -> Float64`. Rows without a count, a mean or a
 /// variance do not count.
 pub fn merge_var_pop_udaf() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(MergeMoments::new(Moment::VarPop)))
+    Arc::new(AggregateUDF::new_from_impl(MergeMoments::new("pithead_merge_var_pop", Moment::VarPop)))
 }
 
 /// The result that the function computes.
@@ -34,6 +34,9 @@ pub fn merge_var_pop_udaf() -> Arc<AggregateUDF> {
 pub(crate) enum Moment {
     Mean,
     VarPop,
+    VarSamp,
+    StddevPop,
+    StddevSamp,
 }
 
 impl Moment {
@@ -41,8 +44,15 @@ impl Moment {
     pub(crate) fn state_columns(self) -> usize {
         match self {
             Moment::Mean => 2,
-            Moment::VarPop => 3,
+            Moment::VarPop | Moment::VarSamp | Moment::StddevPop | Moment::StddevSamp => 3,
         }
+    }
+
+    /// The columns of the state of an aggregate of this name.
+    pub(crate) fn state_fields(self, name: &str) -> Vec<FieldRef> {
+        let columns = [("count", DataType::Int64), ("mean", DataType::Float64), ("squares", DataType::Float64)];
+        let field = |(column, data_type)| Arc::new(Field::new(format_state_name(name, column), data_type, true));
+        columns.into_iter().take(self.state_columns()).map(field).collect()
     }
 }
 
@@ -55,6 +65,19 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
+    /// With one more row (Welford 1962).
+    fn with(self, value: f64) -> Moments {
+        let count = self.count.saturating_add(1);
+        let distance = value - self.mean;
+        if !distance.is_finite() {
+            // What is infinite or NaN is at no distance from anything.
+            let squares = if value.is_finite() { 0.0 } else { f64::NAN };
+            return self.merge(Moments { count: 1, mean: value, squares });
+        }
+        let mean = self.mean + distance / count as f64;
+        Moments { count, mean, squares: self.squares + distance * (value - mean) }
+    }
+
     /// The moments of both sets of rows together.
     pub(crate) fn merge(self, other: Moments) -> Moments {
         if self.count <= 0 {
@@ -81,71 +104,104 @@ impl Moments {
     }
 
     pub(crate) fn result(self, moment: Moment) -> Option<f64> {
-        (self.count > 0).then_some(match moment {
-            Moment::Mean => self.mean,
-            Moment::VarPop => self.squares / self.count as f64,
-        })
+        let of_all = || (self.count > 0).then(|| self.squares / self.count as f64);
+        let of_sample = || (self.count > 1).then(|| self.squares / (self.count - 1) as f64);
+        match moment {
+            Moment::Mean => (self.count > 0).then_some(self.mean),
+            Moment::VarPop => of_all(),
+            Moment::VarSamp => of_sample(),
+            Moment::StddevPop => of_all().map(f64::sqrt),
+            Moment::StddevSamp => of_sample().map(f64::sqrt),
+        }
     }
 }
 
-/// Reads rows of arguments, or rows of states, where the third column is not yet divided by the count.
-pub(crate) struct MomentRows<'a> {
-    counts: &'a Int64Array,
-    means: &'a Float64Array,
-    thirds: Option<&'a Float64Array>,
-    thirds_are_squares: bool,
+/// What an aggregate of moments is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// One column of values.
+    Values,
+    /// Columns of what parts have: counts, means and, for a variance, variances.
+    Parts,
+}
+
+impl Arguments {
+    pub(crate) fn rows(self, columns: &[ArrayRef]) -> MomentRows<'_> {
+        match self {
+            Arguments::Values => MomentRows::Values(columns[0].as_primitive()),
+            Arguments::Parts => MomentRows::parts(columns, |variance, count| variance * count as f64),
+        }
+    }
+}
+
+/// Rows of arguments or of states.
+pub(crate) enum MomentRows<'a> {
+    Values(&'a Float64Array),
+    Parts {
+        counts: &'a Int64Array,
+        means: &'a Float64Array,
+        thirds: Option<&'a Float64Array>,
+        /// Makes the sum of squared distances of a third column's value and the count.
+        squares: fn(f64, i64) -> f64,
+    },
 }
 
 impl<'a> MomentRows<'a> {
-    pub(crate) fn arguments(columns: &'a [ArrayRef]) -> Self {
-        Self {
+    fn parts(columns: &'a [ArrayRef], squares: fn(f64, i64) -> f64) -> Self {
+        MomentRows::Parts {
             counts: columns[0].as_primitive::<Int64Type>(),
             means: columns[1].as_primitive::<Float64Type>(),
             thirds: columns.get(2).map(|column| column.as_primitive::<Float64Type>()),
-            thirds_are_squares: false,
+            squares,
         }
     }
 
     pub(crate) fn states(columns: &'a [ArrayRef]) -> Self {
-        Self { thirds_are_squares: true, ..Self::arguments(columns) }
+        Self::parts(columns, |squares, _| squares)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.counts.len()
+        match self {
+            MomentRows::Values(values) => values.len(),
+            MomentRows::Parts { counts, .. } => counts.len(),
+        }
     }
 
-    /// The moments of a row; none if the row does not count.
-    pub(crate) fn get(&self, row: usize) -> Moments {
-        let null = self.counts.is_null(row) || self.means.is_null(row) || self.thirds.is_some_and(|thirds| thirds.is_null(row));
-        if null || self.counts.value(row) <= 0 {
-            return Moments::default();
+    /// The moments with those of a row.
+    pub(crate) fn add_to(&self, moments: Moments, row: usize) -> Moments {
+        match self {
+            MomentRows::Values(values) if values.is_null(row) => moments,
+            MomentRows::Values(values) => moments.with(values.value(row)),
+            MomentRows::Parts { counts, means, thirds, squares } => {
+                let null = counts.is_null(row) || means.is_null(row) || thirds.is_some_and(|thirds| thirds.is_null(row));
+                if null || counts.value(row) <= 0 {
+                    return moments;
+                }
+                let count = counts.value(row);
+                let squares = thirds.map_or(0.0, |thirds| squares(thirds.value(row), count));
+                moments.merge(Moments { count, mean: means.value(row), squares })
+            }
         }
-        let count = self.counts.value(row);
-        let third = self.thirds.map_or(0.0, |thirds| thirds.value(row));
-        let squares = if self.thirds_are_squares { third } else { third * count as f64 };
-        Moments { count, mean: self.means.value(row), squares }
     }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MergeMoments {
+    name: &'static str,
     moment: Moment,
     signature: Signature,
 }
 
 impl MergeMoments {
-    fn new(moment: Moment) -> Self {
+    fn new(name: &'static str, moment: Moment) -> Self {
         let arguments = [DataType::Int64, DataType::Float64, DataType::Float64][..moment.state_columns()].to_vec();
-        Self { moment, signature: Signature::exact(arguments, Volatility::Immutable) }
+        Self { name, moment, signature: Signature::exact(arguments, Volatility::Immutable) }
     }
 }
 
 impl AggregateUDFImpl for MergeMoments {
     fn name(&self) -> &str {
-        match self.moment {
-            Moment::Mean => "pithead_merge_mean",
-            Moment::VarPop => "pithead_merge_var_pop",
-        }
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -157,13 +213,11 @@ impl AggregateUDFImpl for MergeMoments {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let columns = [("count", DataType::Int64), ("mean", DataType::Float64), ("squares", DataType::Float64)];
-        let field = |(name, data_type)| Arc::new(Field::new(format_state_name(args.name, name), data_type, true));
-        Ok(columns.into_iter().take(self.moment.state_columns()).map(field).collect())
+        Ok(self.moment.state_fields(args.name))
     }
 
     fn accumulator(&self, _args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(MomentsAccumulator { moment: self.moment, moments: Moments::default() }))
+        Ok(Box::new(MomentsAccumulator::of_parts(self.moment)))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -171,7 +225,7 @@ impl AggregateUDFImpl for MergeMoments {
     }
 
     fn create_groups_accumulator(&self, _args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(MomentsGroups::new(self.moment)))
+        Ok(Box::new(MomentsGroups::of_parts(self.moment)))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -184,20 +238,29 @@ impl AggregateUDFImpl for MergeMoments {
 }
 
 #[derive(Debug)]
-struct MomentsAccumulator {
+pub(crate) struct MomentsAccumulator {
     moment: Moment,
+    arguments: Arguments,
     moments: Moments,
 }
 
 impl MomentsAccumulator {
+    fn of_parts(moment: Moment) -> Self {
+        Self { moment, arguments: Arguments::Parts, moments: Moments::default() }
+    }
+
+    pub(crate) fn of_values(moment: Moment) -> Self {
+        Self { moment, arguments: Arguments::Values, moments: Moments::default() }
+    }
+
     fn add(&mut self, rows: &MomentRows) {
-        self.moments = (0..rows.len()).fold(self.moments, |moments, row| moments.merge(rows.get(row)));
+        self.moments = (0..rows.len()).fold(self.moments, |moments, row| rows.add_to(moments, row));
     }
 }
 
 impl Accumulator for MomentsAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.add(&MomentRows::arguments(values));
+        self.add(&self.arguments.rows(values));
         Ok(())
     }
 
@@ -259,7 +322,7 @@ pub(crate) mod tests {
             let whole: Vec<f64> = left.iter().chain(&right).flatten().copied().collect();
             for moment in [Moment::Mean, Moment::VarPop] {
                 let mut sides = [&left, &right].map(|parts| {
-                    let mut side = MomentsAccumulator { moment, moments: Moments::default() };
+                    let mut side = MomentsAccumulator::of_parts(moment);
                     side.update_batch(&rows(parts)[..moment.state_columns()]).unwrap();
                     side
                 });
@@ -278,7 +341,7 @@ pub(crate) mod tests {
             Arc::new(Int64Array::from(vec![Some(0), None, Some(-3), Some(2)])),
             Arc::new(Float64Array::from(vec![Some(9.0), Some(9.0), Some(9.0), None])),
         ];
-        let mut mean = MomentsAccumulator { moment: Moment::Mean, moments: Moments::default() };
+        let mut mean = MomentsAccumulator::of_parts(Moment::Mean);
         mean.update_batch(&columns).unwrap();
         assert_eq!(mean.evaluate().unwrap(), ScalarValue::Float64(None));
     }
@@ -288,5 +351,15 @@ pub(crate) mod tests {
         let one = |mean| Moments { count: 1, mean, squares: 0.0 };
         assert_eq!(one(1.0).merge(one(f64::INFINITY)).mean, f64::INFINITY);
         assert!(one(f64::NEG_INFINITY).merge(one(f64::INFINITY)).mean.is_nan());
+    }
+
+    #[test]
+    fn what_is_not_finite_has_no_variance() {
+        for values in [&[f64::INFINITY][..], &[1.0, f64::NAN], &[f64::NEG_INFINITY, 1.0, 2.0]] {
+            let moments = values.iter().fold(Moments::default(), |moments, value| moments.with(*value));
+            assert!(moments.result(Moment::VarPop).unwrap().is_nan(), "{values:?}");
+        }
+        let far = [f64::MIN, f64::MAX].iter().fold(Moments::default(), |moments, value| moments.with(*value));
+        assert_eq!((far.mean, far.squares), (0.0, f64::INFINITY));
     }
 }

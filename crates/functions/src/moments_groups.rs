@@ -7,17 +7,22 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
-use crate::moments::{Moment, MomentRows, Moments};
+use crate::moments::{Arguments, Moment, MomentRows, Moments};
 
 /// One set of moments for each group.
 pub(crate) struct MomentsGroups {
     moment: Moment,
+    arguments: Arguments,
     groups: Vec<Moments>,
 }
 
 impl MomentsGroups {
-    pub(crate) fn new(moment: Moment) -> Self {
-        Self { moment, groups: Vec::new() }
+    pub(crate) fn of_parts(moment: Moment) -> Self {
+        Self { moment, arguments: Arguments::Parts, groups: Vec::new() }
+    }
+
+    pub(crate) fn of_values(moment: Moment) -> Self {
+        Self { moment, arguments: Arguments::Values, groups: Vec::new() }
     }
 
     fn add(&mut self, rows: &MomentRows, group_indices: &[usize], filter: Option<&BooleanArray>, groups: usize) {
@@ -25,7 +30,7 @@ impl MomentsGroups {
         for (row, group) in group_indices.iter().enumerate() {
             if filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row)) {
                 let moments = &mut self.groups[*group];
-                *moments = moments.merge(rows.get(row));
+                *moments = rows.add_to(*moments, row);
             }
         }
     }
@@ -39,7 +44,7 @@ impl GroupsAccumulator for MomentsGroups {
         filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        self.add(&MomentRows::arguments(values), group_indices, filter, total_num_groups);
+        self.add(&self.arguments.rows(values), group_indices, filter, total_num_groups);
         Ok(())
     }
 
@@ -58,9 +63,9 @@ impl GroupsAccumulator for MomentsGroups {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let rows = MomentRows::arguments(values);
+        let rows = self.arguments.rows(values);
         let kept = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-        let moments = |row| if kept(row) { rows.get(row) } else { Moments::default() };
+        let moments = |row| if kept(row) { rows.add_to(Moments::default(), row) } else { Moments::default() };
         Ok(state(self.moment, &(0..rows.len()).map(moments).collect::<Vec<_>>()))
     }
 
@@ -93,7 +98,7 @@ mod tests {
         let filter = BooleanArray::from_iter(kept);
         for moment in [Moment::Mean, Moment::VarPop] {
             let arguments = &rows(&parts)[..moment.state_columns()];
-            let mut groups = MomentsGroups::new(moment);
+            let mut groups = MomentsGroups::of_parts(moment);
             groups.update_batch(arguments, &indices, Some(&filter), 3).unwrap();
             let state = groups.convert_to_state(arguments, Some(&filter)).unwrap();
             groups.merge_batch(&state, &indices, 3).unwrap();

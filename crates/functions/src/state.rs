@@ -56,6 +56,7 @@ use crate::series::series_udfs;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::sorted_inputs::SortedInputs;
 use crate::split_texts::split_udf;
+use crate::spread::spread_udafs;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::subquery_values::SubqueryValues;
 use crate::text_places::TextPlaces;
@@ -126,6 +127,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     for aggregate in checked.into_iter().chain(ordered_udafs()) {
         context.register_udaf(aggregate.as_ref().clone());
     }
+    spread_udafs().into_iter().for_each(|aggregate| context.register_udaf(aggregate));
     context.register_udf(named_cast_udf());
     context.register_udf(merged_key_udf());
     context.register_udf(at_zone_udf());

@@ -233,9 +233,8 @@ impl<'a> Split<'a> {
             "stddev_pop" => Spread::DeviationPopulation,
             _ => return self.extension(function),
         };
-        let moments = ["count", "avg", "var_pop"].map(|name| self.like(&function, name));
-        let [count, mean, variance] = moments;
-        let indices = [self.part(counted(count?, schema)?), self.part(mean?), self.part(variance?)];
+        let [count, variance] = ["count", "var_pop"].map(|name| self.like(&function, name));
+        let indices = [self.part(counted(count?, schema)?), self.part(self.mean(&function)?), self.part(variance?)];
         self.merges.push(Merge::Moments(indices, spread));
         Ok(())
     }
@@ -270,16 +269,21 @@ impl<'a> Split<'a> {
 
     /// Another function with the same arguments and filter.
     fn like(&self, function: &AggregateFunction, name: &str) -> Result<Expr, String> {
+        self.with(function, name, function.params.args.clone())
+    }
+
+    /// The mean of a function's argument that goes with its variance: each row is a part of one. `avg`, a rounded sum by a count, would
+    /// be another number for equal values in each part, as if they were spread.
+    fn mean(&self, function: &AggregateFunction) -> Result<Expr, String> {
+        let arguments = [lit(1_i64)].into_iter().chain(function.params.args.iter().cloned());
+        self.with(function, "pithead_merge_mean", arguments.collect())
+    }
+
+    /// Another function with the same filter.
+    fn with(&self, function: &AggregateFunction, name: &str, arguments: Vec<Expr>) -> Result<Expr, String> {
         let func = self.state.udaf(name).map_err(|error| error.to_string())?;
-        let params = &function.params;
-        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(
-            func,
-            params.args.clone(),
-            false,
-            params.filter.clone(),
-            vec![],
-            None,
-        )))
+        let filter = function.params.filter.clone();
+        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(func, arguments, false, filter, vec![], None)))
     }
 
     /// The position of a function of the first step, which is added if it is not there. Each function gets a name of

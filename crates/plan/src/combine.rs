@@ -6,7 +6,7 @@ use datafusion::common::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
-    Aggregate, Cast, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, Sort, TableScanBuilder, TableSource,
+    Aggregate, Cast, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, Sort, TableScanBuilder, TableSource, lit,
 };
 use pithead_functions::Registry;
 
@@ -95,6 +95,15 @@ fn again(sort: &Sort, fetch: Option<usize>, scan: LogicalPlan, columns: &[Expr])
     Ok(LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(scan), fetch }))
 }
 
+/// What computes and merges means.
+const MEAN: &str = "pithead_merge_mean";
+
+/// The argument of a mean of rows, each of which is a part of one.
+fn mean_argument(function: &AggregateFunction) -> Option<&[Expr]> {
+    let (one, argument) = function.params.args.split_first()?;
+    (function.func.name() == MEAN && *one == lit(1_i64)).then_some(argument)
+}
+
 /// A partial aggregate of which each function can be merged with itself.
 struct Parts {
     groups: usize,
@@ -123,7 +132,10 @@ impl Parts {
         let functions: Vec<AggregateFunction> = aggregate.aggr_expr.iter().map(function).collect::<Option<_>>()?;
         let place = |like: &AggregateFunction, name: &str| {
             let same = |other: &AggregateFunction| {
-                other.func.name() == name && other.params.args == like.params.args && other.params.filter == like.params.filter
+                let arguments = mean_argument(other).unwrap_or(&other.params.args);
+                other.func.name() == name && other.params.filter == like.params.filter && {
+                    arguments == mean_argument(like).unwrap_or(&like.params.args)
+                }
             };
             functions.iter().position(same)
         };
@@ -135,8 +147,8 @@ impl Parts {
             match name {
                 "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => Some(Rule::Again),
                 "count" => Some(Rule::Count),
-                "avg" => Some(Rule::Mean(place(function, "count")?)),
-                "var_pop" => Some(Rule::Variance(place(function, "count")?, place(function, "avg")?)),
+                MEAN if mean_argument(function).is_some() => Some(Rule::Mean(place(function, "count")?)),
+                "var_pop" => Some(Rule::Variance(place(function, "count")?, place(function, MEAN)?)),
                 name => Some(Rule::By(extensions.merging(name)?.to_owned())),
             }
         };
@@ -157,7 +169,7 @@ impl Parts {
                 Rule::Again => call(function.func.name(), vec![value])?,
                 Rule::By(name) => call(name, vec![value])?,
                 Rule::Count => call("sum", vec![value])?,
-                Rule::Mean(count) => call("pithead_merge_mean", vec![values[*count].clone(), value])?,
+                Rule::Mean(count) => call(MEAN, vec![values[*count].clone(), value])?,
                 Rule::Variance(count, mean) => {
                     call("pithead_merge_var_pop", vec![values[*count].clone(), values[*mean].clone(), value])?
                 }
