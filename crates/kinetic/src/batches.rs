@@ -183,6 +183,8 @@ fn first_conflict(store: &dyn Store, writes: &[Write]) -> Option<usize> {
         let (expected, after) = match write {
             Write::Put(put) => (&put.expected, Some(put.version.clone())),
             Write::Delete { expected, .. } => (expected, None),
+            // No client's batch has one.
+            Write::Copy { .. } => (&Expected::Any, Some(Version::new())),
         };
         seen.insert(write.key(), after);
         match expected {

@@ -58,6 +58,15 @@ pub enum Expected {
 pub enum Write {
     /// Puts a value.
     Put(Put),
+    /// Gives a key the value of another one, with an empty version and tag, whatever it had. A store on a medium writes no byte of the
+    /// value again: both keys share it from then on. [`StoreError::Conflict`] if there is no such value. No other write of the batch may
+    /// be of one of the two keys, but for copies of the same value.
+    Copy {
+        /// The key that has the value.
+        from: Key,
+        /// The key that gets it.
+        to: Key,
+    },
     /// Deletes a key. A key that does not exist is no error unless `expected` names a version.
     Delete {
         /// The key.
@@ -182,7 +191,7 @@ pub trait Store: Send + Sync + Debug {
     /// Gives keys to staged values, together with `batch`: all or none, durable when it returns.
     ///
     /// The staged values come first. They replace whatever their keys had, with an empty version and tag. The call
-    /// consumes them in any case: if it writes nothing, they are gone.
+    /// consumes them in any case: if it writes nothing, they are gone. No copy of `batch` may be of a key that gets one.
     fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError>;
 
     /// Discards a staged value and frees its room. The room of a staged value that is only dropped is freed when the
@@ -272,6 +281,7 @@ impl Write {
         match self {
             Write::Put(put) => &put.key,
             Write::Delete { key, .. } => key,
+            Write::Copy { to, .. } => to,
         }
     }
 }

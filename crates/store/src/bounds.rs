@@ -1,10 +1,12 @@
 //! The bounds on keys, versions, tags and values.
 
+use std::collections::BTreeSet;
+
 use pithead_model::{Bytes, SLICE_BYTES_MAX};
 
 use crate::api::show_key;
 use crate::recipe::is_own;
-use crate::{Put, StoreError, Write};
+use crate::{Key, Put, StoreError, Write};
 
 /// The longest key. The empty key is legal. Kinetic's clients name keys of up to 4,096 bytes, and a prefix comes before them.
 pub const KEY_BYTES_MAX: usize = 4_160;
@@ -22,7 +24,29 @@ pub(crate) fn check_batch(batch: &[Write]) -> Result<(), StoreError> {
     batch.iter().try_for_each(|write| match write {
         Write::Put(put) => check_put(put),
         Write::Delete { key, .. } => check_key(key),
-    })
+        Write::Copy { from, to } => check_key(from).and_then(|()| check_key(to)),
+    })?;
+    check_copies(batch)
+}
+
+/// A copied value is what a key has before the batch and after it.
+fn check_copies(batch: &[Write]) -> Result<(), StoreError> {
+    check_copies_beside(&[], batch)
+}
+
+/// The same where keys get staged values before the batch.
+pub(crate) fn check_copies_beside(staged: &[&Key], batch: &[Write]) -> Result<(), StoreError> {
+    let copied: BTreeSet<&Key> =
+        batch.iter().filter_map(|write| if let Write::Copy { from, .. } = write { Some(from) } else { None }).collect();
+    if copied.is_empty() {
+        return Ok(());
+    }
+    let mut written = BTreeSet::new();
+    match staged.iter().copied().chain(batch.iter().map(Write::key)).find(|key| copied.contains(*key) || !written.insert(*key))
+    {
+        None => Ok(()),
+        Some(key) => Err(StoreError::TooLarge(format!("the key {} is written twice in a batch with copies", show_key(key)))),
+    }
 }
 
 pub(crate) fn check_key(key: &[u8]) -> Result<(), StoreError> {

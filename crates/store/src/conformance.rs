@@ -207,6 +207,69 @@ fn only_what_is_staged_can_be_adopted() {
     });
 }
 
+fn copy(from: &str, to: &str) -> Write {
+    Write::Copy { from: Key::copy_from_slice(from.as_bytes()), to: Key::copy_from_slice(to.as_bytes()) }
+}
+
+#[test]
+fn copies_have_the_value_and_outlive_it() {
+    on_each(|store| {
+        let (large, small) = (value(1, 3 * SEGMENT_BYTES_MIN), value(2, 100));
+        store.through(vec![put("large", large.clone()), put_if("small", small.clone(), "v", Expected::Any)]).unwrap();
+        store.through(vec![copy("large", "a"), copy("small", "b"), copy("large", "c")]).unwrap();
+        // A copy of a copy, over a value that is there.
+        store.through(vec![copy("a", "small2"), put("d", small.clone())]).unwrap();
+        store.through(vec![copy("b", "small2")]).unwrap();
+        let (_, entry) = store.get(b"b").unwrap().unwrap();
+        assert_eq!((entry.version.len(), entry.bytes), (0, 100));
+        store.through(vec![delete("large"), delete("a"), delete("small")]).unwrap();
+        assert_eq!(
+            (store.held("c"), store.held("b"), store.held("small2")),
+            (Some(large.clone()), Some(small.clone()), Some(small))
+        );
+        store.through(vec![put("c", value(3, 70_000))]).unwrap();
+        assert_eq!(store.held("c"), Some(value(3, 70_000)));
+        store.compact().unwrap();
+        assert_eq!(store.usage().unwrap().pack_bytes, 0, "nobody has the value any more");
+    });
+}
+
+#[test]
+fn copies_of_nothing_and_of_what_is_written_are_refused() {
+    on_each(|store| {
+        store.through(vec![put("k", value(1, 70_000))]).unwrap();
+        is_conflict(store.through(vec![put("x", value(2, 10)), copy("nothing", "y")]), "nothing");
+        for batch in [
+            vec![copy("k", "k")],
+            vec![put("k", value(2, 10)), copy("k", "y")],
+            vec![copy("k", "y"), delete("y")],
+            vec![copy("k", "y"), copy("y", "z")],
+        ] {
+            assert!(matches!(store.through(batch), Err(StoreError::TooLarge(_))));
+        }
+        assert_eq!(store.keys(), [Key::from("k")]);
+    });
+}
+
+#[test]
+fn a_copy_writes_no_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = DiskStore::open(dir.path(), small_options()).unwrap();
+    let large = value(1, 3 * SEGMENT_BYTES_MIN);
+    store.through(vec![put("from", large.clone())]).unwrap();
+    let files = |dir: &std::path::Path| -> u64 {
+        std::fs::read_dir(dir.join("segments")).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    };
+    let before = files(dir.path());
+    store.through((0..50).map(|number| copy("from", &format!("to {number}"))).collect()).unwrap();
+    assert_eq!(files(dir.path()), before);
+    let used = store.usage().unwrap();
+    assert_eq!((used.keys, used.stored_bytes()), (51, large.len() as u64));
+    drop(store);
+    let store = DiskStore::open(dir.path(), small_options()).unwrap();
+    assert_eq!(store.held("to 49"), Some(large));
+}
+
 #[test]
 fn values_handed_out_outlive_their_key() {
     on_each(|store| {

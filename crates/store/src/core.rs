@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::{Condvar, Mutex};
 use pithead_model::DriveId;
 
-use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_key};
+use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_copies_beside, check_key};
 use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
@@ -144,7 +144,7 @@ impl Core {
     pub fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
         let mut pinned = Pinned::new(self.segments.clone());
         let mut changes = Vec::with_capacity(staged.len() + batch.len());
-        let mut claimed = Ok(());
+        let mut claimed = check_copies_beside(&staged.iter().map(|(key, _)| key).collect::<Vec<_>>(), &batch);
         for (key, staged) in staged {
             claimed = claimed.and_then(|()| check_key(&key));
             match self.segments.claim(&staged) {
@@ -217,6 +217,12 @@ impl Core {
             changes.push(match write {
                 Write::Delete { key, expected } => Change { key, expected, action: Action::Delete },
                 Write::Put(put) => self.put(put, &mut pinned)?,
+                Write::Copy { from, to } => {
+                    self.allow_recipes()?;
+                    let [pack, own, copy] = [(); 3].map(|()| self.next_number());
+                    let action = Action::Copy { from, pack, own, copy };
+                    Change { key: to, expected: Expected::Any, action }
+                }
             });
         }
         let index_bytes = changes.iter().map(Change::index_bytes).sum();

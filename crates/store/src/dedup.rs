@@ -238,12 +238,12 @@ impl Dedup {
 
 impl Core {
     /// A number that no pack and no recipe has had.
-    fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.sharing.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// From now on the store may have recipes, and older releases refuse it.
-    fn allow_recipes(&self) -> Result<(), StoreError> {
+    pub(crate) fn allow_recipes(&self) -> Result<(), StoreError> {
         let mut allowed = self.sharing.allowed.lock();
         if !*allowed {
             write_marker(&*self.medium, WITH_RECIPES, self.sharing.drive)?;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::show_key;
-use crate::bounds::{check_batch, check_key, check_value};
+use crate::bounds::{check_batch, check_copies_beside, check_key, check_value};
 use crate::{Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write};
 
 /// A store in memory. Nothing outlives it, so every write is as durable as it can be as soon as it is made.
@@ -108,7 +108,7 @@ impl Store for MemoryStore {
     fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         let mut writes = Vec::with_capacity(staged.len() + batch.len());
-        let mut claimed = Ok(());
+        let mut claimed = check_copies_beside(&staged.iter().map(|(key, _)| key).collect::<Vec<_>>(), &batch);
         for (key, staged) in staged {
             claimed = claimed.and_then(|()| check_key(&key));
             match state.unstage(&staged) {
@@ -123,7 +123,7 @@ impl Store for MemoryStore {
         check_batch(&batch)?;
         writes.extend(batch);
         let after = state.check(&writes)?;
-        if writes.iter().any(|write| matches!(write, Write::Put(_))) {
+        if writes.iter().any(|write| !matches!(write, Write::Delete { .. })) {
             self.check_room(state.held(), after.saturating_sub(state.value_bytes))?;
         }
         writes.into_iter().for_each(|write| state.apply(write));
@@ -159,6 +159,7 @@ impl MemoryState {
 
     /// Whether all conditions hold, each write seeing those before it. Returns the bytes of all values afterwards.
     fn check(&self, writes: &[Write]) -> Result<u64, StoreError> {
+        let unversioned = Version::new();
         let mut touched: HashMap<&Key, Option<(&Version, u64)>> = HashMap::new();
         let mut bytes = self.value_bytes;
         for write in writes {
@@ -167,6 +168,11 @@ impl MemoryState {
             let (expected, after) = match write {
                 Write::Put(put) => (&put.expected, Some((&put.version, put.value.len() as u64))),
                 Write::Delete { expected, .. } => (expected, None),
+                Write::Copy { from, .. } => {
+                    let held = self.entries.get(from);
+                    let held = held.ok_or_else(|| StoreError::Conflict { key: show_key(from) })?;
+                    (&Expected::Any, Some((&unversioned, held.value.len() as u64)))
+                }
             };
             let holds = match expected {
                 Expected::Any => true,
@@ -190,6 +196,11 @@ impl MemoryState {
                 self.entries.insert(key, MemoryEntry { value, version, tag })
             }
             Write::Delete { key, .. } => self.entries.remove(&key),
+            Write::Copy { from, to } => {
+                let value = self.entries.get(&from).map(|held| held.value.clone()).unwrap_or_default();
+                self.value_bytes += value.len() as u64;
+                self.entries.insert(to, MemoryEntry { value, version: Version::new(), tag: Tag::default() })
+            }
         };
         self.value_bytes -= replaced.map_or(0, |held| held.value.len() as u64);
     }

@@ -22,7 +22,7 @@ use crate::storage::claims::unclaimed;
 use crate::storage::cut::{Cutter, Piece, halve};
 use crate::storage::keys::{check_name, slice_key};
 use crate::storage::sorting::sorted;
-use crate::storage::staging::StagedValue;
+use crate::storage::staging::{SliceValue, StagedValue};
 
 /// Longest that a load waits for its next rows.
 pub(crate) const ROWS_WAIT: Duration = Duration::from_secs(600);
@@ -95,7 +95,7 @@ struct Maker {
 
 /// A slice that has no name yet.
 pub(super) struct StagedSlice {
-    pub(super) value: StagedValue,
+    pub(super) value: SliceValue,
     pub(super) entry: SliceEntry,
     /// Of its columns; none where the slice was not made of rows now.
     pub(super) sketches: Option<ColumnSketches>,
@@ -152,10 +152,17 @@ pub(super) async fn adopt(
     let json = serde_json::to_vec(&directory)
         .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
     let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
-    let staged = (0..).zip(slices).filter_map(|(number, slice)| slice.value.named(slice_key(&run.slice(number)))).collect();
+    let (mut staged, mut copies) = (Vec::new(), Vec::new());
+    for (number, slice) in (0..).zip(slices) {
+        let to = slice_key(&run.slice(number));
+        match slice.value {
+            SliceValue::New(value) => staged.extend(value.named(to)),
+            SliceValue::Same(from) => copies.push(Write::Copy { from, to }),
+        }
+    }
     let store = Arc::clone(store);
     let adopt = move || {
-        let batch = std::iter::once(meta).chain(unclaimed(&*store, &run)?).collect();
+        let batch = copies.into_iter().chain([meta]).chain(unclaimed(&*store, &run)?).collect();
         Ok::<_, Fault>(store.adopt(staged, batch)?)
     };
     workers.blocking(adopt).await??;
@@ -179,7 +186,7 @@ pub(super) fn stage_rows(
         other => other?,
     };
     let value = StagedValue::stage(store, encoded.bytes)?;
-    made.push(StagedSlice { value, entry: encoded.entry, sketches: Some(encoded.sketches) });
+    made.push(StagedSlice { value: SliceValue::New(value), entry: encoded.entry, sketches: Some(encoded.sketches) });
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use pithead_store::Store;
 use crate::storage::directories::gone;
 use crate::storage::keys::slice_key;
 use crate::storage::loads::{StagedSlice, stage_rows};
-use crate::storage::staging::StagedValue;
+use crate::storage::staging::{SliceValue, StagedValue};
 
 /// Stages a slice without the rows that go, of which at least one stays: as it is where none goes, with marks, or encoded anew
 /// where most of its rows are gone by then. Blocks.
@@ -26,15 +26,16 @@ pub(super) fn stage_left(
     (key, entry): (&SliceKey, SliceEntry),
     goes: &BooleanBuffer,
 ) -> Result<Vec<StagedSlice>, Fault> {
-    let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
     if goes.count_set_bits() == 0 {
-        return Ok(vec![StagedSlice { value: StagedValue::stage(store, value)?, entry, sketches: None }]);
+        return Ok(vec![StagedSlice { value: SliceValue::Same(slice_key(key)), entry, sketches: None }]);
     }
+    let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
     match mark(value.clone(), goes) {
         Ok(Some(marked)) if marked.gone <= marked.rows => {
             let columns = summaries_left(schema, &entry, &value, &marked.bytes, goes)?;
             let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
-            Ok(vec![StagedSlice { value: StagedValue::stage(store, marked.bytes)?, entry, sketches: None }])
+            let value = SliceValue::New(StagedValue::stage(store, marked.bytes)?);
+            Ok(vec![StagedSlice { value, entry, sketches: None }])
         }
         // Too few are left to keep the bytes of the others, or there is no room for the marks.
         Ok(_) | Err(SliceError::TooLarge { .. }) => {

@@ -1,4 +1,4 @@
-//! [`StagedValue`]: a value on the medium that has no name yet.
+//! [`StagedValue`]: a value on the medium that has no name yet; [`SliceValue`]: that, or one that another name has, too.
 
 use std::sync::Arc;
 
@@ -9,6 +9,15 @@ use pithead_store::{Key, Staged, Store, StoreError, Value};
 pub(crate) struct StagedValue {
     store: Arc<dyn Store>,
     staged: Option<Staged>,
+}
+
+/// What a slice is to have.
+#[derive(Debug)]
+pub(crate) enum SliceValue {
+    /// A value that was written for it.
+    New(StagedValue),
+    /// The value that this key has, which nothing deletes meanwhile.
+    Same(Key),
 }
 
 impl StagedValue {

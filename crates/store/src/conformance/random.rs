@@ -1,6 +1,6 @@
 //! Random steps, compared with a plain map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -17,6 +17,8 @@ enum Step {
     Write(Vec<RandomWrite>, bool),
     /// Key and seed of each.
     Adopt(Vec<(u8, u8)>),
+    /// From one key to others.
+    Copy(u8, Vec<u8>),
     Unstage,
     Flush,
     Compact,
@@ -33,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (proptest::collection::vec(write, 0..4), any::<bool>()).prop_map(|(writes, back)| Step::Write(writes, back)),
         2 => proptest::collection::vec((0..6u8, any::<u8>()), 0..3).prop_map(Step::Adopt),
+        2 => (0..6u8, proptest::collection::vec(0..6u8, 1..3)).prop_map(|(from, to)| Step::Copy(from, to)),
         1 => Just(Step::Unstage),
         1 => Just(Step::Flush),
         1 => Just(Step::Compact),
@@ -104,6 +107,16 @@ fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
                 store.adopt(values.iter().map(stage).collect(), vec![]).unwrap();
                 let adopted = |(key, seed): &(u8, u8)| (Key::from(format!("k{key}")), (value(*seed, 100), Version::new()));
                 model.extend(values.iter().map(adopted));
+            }
+            Step::Copy(from, to) => {
+                let key = |key: &u8| Key::from(format!("k{key}"));
+                let (from, to): (Key, BTreeSet<Key>) = (key(from), to.iter().filter(|to| *to != from).map(key).collect());
+                let copies = to.iter().map(|to| Write::Copy { from: from.clone(), to: to.clone() }).collect();
+                let value = model.get(&from).map(|(value, _)| value.clone());
+                assert_eq!(store.write(copies, Durability::Through).is_ok(), to.is_empty() || value.is_some());
+                if let Some(value) = value {
+                    model.extend(to.into_iter().map(|to| (to, (value.clone(), Version::new()))));
+                }
             }
             Step::Unstage => store.unstage(store.stage(value(1, 8)).unwrap()),
             Step::Flush => store.flush().unwrap(),

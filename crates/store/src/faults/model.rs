@@ -1,6 +1,6 @@
 //! What a store must have, as plain maps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -19,7 +19,11 @@ impl Model {
     pub fn after(&self, batch: &[Write]) -> Option<Model> {
         let mut model = self.clone();
         for write in batch {
-            let (Write::Put(Put { expected, .. }) | Write::Delete { expected, .. }) = write;
+            let expected = match write {
+                Write::Put(Put { expected, .. }) | Write::Delete { expected, .. } => expected,
+                Write::Copy { from, .. } if !model.0.contains_key(from) => return None,
+                Write::Copy { .. } => &Expected::Any,
+            };
             let found = model.0.get(write.key()).map(|stored| &stored.1);
             let holds = match expected {
                 Expected::Any => true,
@@ -33,6 +37,10 @@ impl Model {
             match write {
                 Write::Put(put) => model.0.insert(put.key.clone(), (put.value.clone(), put.version.clone(), put.tag.clone())),
                 Write::Delete { key, .. } => model.0.remove(key),
+                Write::Copy { from, to } => {
+                    let value = model.0.get(from).map(|(value, ..)| value.clone()).unwrap_or_default();
+                    model.0.insert(to.clone(), (value, Version::new(), Tag::default()))
+                }
             };
         }
         Some(model)
@@ -117,8 +125,18 @@ pub fn share_parts(rng: &mut StdRng, batch: &mut [Write]) {
 
 /// A few writes over random keys, most of which do not conflict with `model`.
 pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
+    if rng.random_bool(0.1) {
+        return random_copies(rng);
+    }
     let writes = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..6) };
     (0..writes).map(|_| random_write(rng, model, next)).collect()
+}
+
+/// One key's value for one other key, or two.
+fn random_copies(rng: &mut StdRng) -> Vec<Write> {
+    let from = random_key(rng);
+    let to: BTreeSet<Key> = (0..rng.random_range(1..3)).map(|_| random_key(rng)).filter(|key| *key != from).collect();
+    to.into_iter().map(|to| Write::Copy { from: from.clone(), to }).collect()
 }
 
 fn random_write(rng: &mut StdRng, model: &Model, next: &mut u64) -> Write {

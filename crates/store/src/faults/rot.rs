@@ -21,7 +21,9 @@ fn filled(rng: &mut StdRng) -> (Arc<LyingMedium>, DiskStore, Model) {
     let store = open(&medium).unwrap();
     let (mut model, mut next) = (Model::default(), 0);
     for _ in 0..20 {
-        let batch = random_batch(rng, &model, &mut next);
+        let mut batch = random_batch(rng, &model, &mut next);
+        // Each value lies in a place of its own.
+        batch.retain(|write| !matches!(write, Write::Copy { .. }));
         if let Some(after) = model.after(&batch) {
             store.write(batch, Durability::Through).unwrap();
             model = after;

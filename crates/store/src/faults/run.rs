@@ -1,5 +1,6 @@
 //! One case: a store, what it must have, and the faults that strike it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
@@ -179,10 +180,16 @@ impl Run {
         for (key, value) in keys.iter().zip(&values) {
             after.0.insert(key.clone(), (value.clone(), Version::new(), Tag::default()));
         }
-        let batch = match self.rng.random() {
+        let mut batch = match self.rng.random() {
             true => random_batch(&mut self.rng, &after, &mut self.next),
             false => Vec::new(),
         };
+        // A key that gets a staged value is not copied beside that.
+        let once: BTreeSet<&Key> = keys.iter().collect();
+        batch.retain(|write| match write {
+            Write::Copy { from, to } => once.len() == keys.len() && !once.contains(from) && !once.contains(to),
+            _ => true,
+        });
         let shown: Vec<String> = keys.iter().map(|key| show_key(key)).chain(batch.iter().map(show_write)).collect();
         self.tell(format!("adopt {}", shown.join(", ")));
         let result = self.store().adopt(keys.into_iter().zip(staged).collect(), batch.clone());
@@ -433,6 +440,7 @@ fn show_write(write: &Write) -> String {
             )
         }
         Write::Delete { key, expected } => format!("delete {} if {expected:?}", show_key(key)),
+        Write::Copy { from, to } => format!("copy {} to {}", show_key(from), show_key(to)),
     }
 }
 

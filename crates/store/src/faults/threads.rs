@@ -84,8 +84,10 @@ fn write_until_it_fails(store: &DiskStore, number: u8, model: Model, seed: u64) 
             _ => {
                 let mut batch = random_batch(&mut rng, &Model::default(), &mut next);
                 for write in &mut batch {
-                    let (Write::Put(crate::Put { key, .. }) | Write::Delete { key, .. }) = write;
-                    *key = own(number, key);
+                    match write {
+                        Write::Put(crate::Put { key, .. }) | Write::Delete { key, .. } => *key = own(number, key),
+                        Write::Copy { from, to } => (*from, *to) = (own(number, from), own(number, to)),
+                    }
                 }
                 let through = rng.random_bool(0.5);
                 let durability = if through { Durability::Through } else { Durability::Back };

@@ -17,6 +17,9 @@ use crate::{Expected, Key, StoreError, Tag, Value, Version};
 /// What applying a change again may cost, as bytes: so that many small changes wait no longer than a few large ones.
 const CHANGE_BYTES: u64 = 512;
 
+/// What a copy adds to the index beside its keys: records of the pack and of both recipes.
+const COPY_BYTES: usize = 256;
+
 /// Changes that are made all or none.
 pub(crate) type Batch = Vec<Change>;
 
@@ -46,6 +49,14 @@ pub(crate) enum Action {
         was: Was,
         pack: u64,
         number: u64,
+    },
+    /// The key gets the value that `from` has, by a recipe where that is no small one. Where it is no pack, it becomes this one, and
+    /// `from` gets a recipe of its own. The two numbers are those of the recipes.
+    Copy {
+        from: Key,
+        pack: u64,
+        own: u64,
+        copy: u64,
     },
     /// The key gets a recipe (see `recipe`) of the same bytes. Only if its value is as it was, and all packs are there.
     Share {
@@ -101,6 +112,7 @@ impl Change {
             Action::Move { .. } => self.key.len(),
             Action::Promote { was, .. } => self.key.len() + if let Was::Inline(value) = was { value.len() } else { 0 },
             Action::Share { recipe, .. } => self.key.len() + recipe.len(),
+            Action::Copy { from, .. } => from.len() + self.key.len() + COPY_BYTES,
         };
         (self.key.len() + value) as u64
     }
@@ -216,6 +228,7 @@ fn one(ledger: &mut Ledger, tables: &mut Tables, change: &Change, before: Before
         }
         Action::Move { from, to } => return replace(ledger, tables, key, &Was::Segment(*from), Body::Segment(*to)),
         Action::Promote { was, pack, number } => return promote(ledger, tables, key, was, (*pack, *number)),
+        Action::Copy { from, pack, own, copy } => Some(copied(ledger, tables, key, from, (*pack, *own, *copy))?),
         Action::Share { was, recipe } => {
             let Some(recipe) = Recipe::decode(recipe) else { return Ok(()) };
             if !are_there(&tables.entries, &recipe)? {
@@ -259,6 +272,36 @@ fn promote(ledger: &mut Ledger, tables: &mut Tables, key: &Key, was: &Was, to: (
     ledger.put(&pack, Before::Absent, Some((record.encode(&pack), Named::of(&record))), tables)
 }
 
+/// The record with which a key has the value of another one, which is there: that was checked.
+fn copied(
+    ledger: &mut Ledger,
+    tables: &mut Tables<'_>,
+    key: &Key,
+    from: &Key,
+    (pack, own, copy): (u64, u64, u64),
+) -> Result<(Vec<u8>, Named), Failure> {
+    let lost = || Failure::from(super::corrupt(from, "it was to be copied, and cannot be read"));
+    let owned = tables.entries.get(&from[..])?.ok_or_else(lost)?.value().to_vec();
+    let record = Record::decode(from, &owned).map_err(|_| lost())?;
+    let shares = match record.body {
+        Body::Inline(_) => Vec::new(),
+        Body::Recipe(recipe) => recipe.shares().collect(),
+        Body::Segment(_) => {
+            promote(ledger, tables, from, &Was::of(&record), (pack, own))?;
+            let bytes = u32::try_from(record.value_bytes()).unwrap_or(u32::MAX);
+            vec![Share { pack, offset: 0, bytes }]
+        }
+    };
+    let recipe = encode(copy, &shares);
+    let body = match (record.body, Recipe::decode(&recipe)) {
+        (Body::Inline(value), _) => Body::Inline(value),
+        (_, Some(recipe)) => Body::Recipe(recipe),
+        (_, None) => return Err(lost()),
+    };
+    let record = Record { version: &[], tag_algorithm: 0, tag: &[], checksum: record.checksum, body };
+    Ok((record.encode(key), Named::of(&record)))
+}
+
 /// Whether all packs of a recipe are there, and have the bytes that it names.
 fn are_there(entries: &impl ReadableTable<&'static [u8], &'static [u8]>, recipe: &Recipe) -> Result<bool, Failure> {
     let mut known: HashMap<u64, u64> = HashMap::new();
@@ -291,6 +334,13 @@ fn check(
             Some(before) => before.clone(),
             None => read(entries, &change.key)?,
         };
+        if let Action::Copy { from, .. } = &change.action {
+            match read(entries, from)? {
+                Before::There { .. } => {}
+                Before::Absent => return Ok(Err(StoreError::Conflict { key: show_key(from) })),
+                Before::Damaged(what) => return Ok(Err(super::corrupt(from, &what))),
+            }
+        }
         if let Err(refused) = meets(change, &before) {
             return Ok(Err(refused));
         }
@@ -310,7 +360,7 @@ pub(super) fn read(entries: &impl ReadableTable<&'static [u8], &'static [u8]>, k
 
 fn meets(change: &Change, before: &Before) -> Result<(), StoreError> {
     let holds = match (&change.action, &change.expected, before) {
-        (Action::Move { .. } | Action::Promote { .. } | Action::Share { .. }, ..) => true,
+        (Action::Move { .. } | Action::Promote { .. } | Action::Share { .. } | Action::Copy { .. }, ..) => true,
         (_, Expected::Any, _) | (_, Expected::Absent, Before::Absent) => true,
         (_, Expected::Version(wanted), Before::There { version, .. }) => wanted == version,
         (_, Expected::Unversioned, Before::Absent) => true,
@@ -333,5 +383,7 @@ fn after(change: &Change, before: &Before) -> Before {
         }
         // These look at the tables themselves, and no batch has others beside them.
         Action::Move { .. } | Action::Promote { .. } | Action::Share { .. } => before.clone(),
+        // Neither key is written again in the batch.
+        Action::Copy { .. } => before.clone(),
     }
 }

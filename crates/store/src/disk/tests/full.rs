@@ -59,7 +59,7 @@ fn fill(dir: &Path) {
                     value: crate::index::NewValue::Inline(put.value),
                 },
             },
-            Write::Delete { .. } => unreachable!(),
+            Write::Delete { .. } | Write::Copy { .. } => unreachable!(),
         });
         changes.collect::<Vec<_>>()
     };
