@@ -61,9 +61,9 @@ pub fn check_hello(hello: &Hello, welcome: &Welcome) -> Result<(), Fault> {
 /// ```
 /// use pithead_door::check_protocol;
 ///
-/// assert!(check_protocol((11, "0.2.0"), (11, "0.2.1")).is_ok());
-/// let fault = check_protocol((11, "0.2.0"), (10, "0.1.0")).unwrap_err();
-/// assert!(fault.to_string().contains("the drive protocol 10 (pithead 0.1.0)"));
+/// assert!(check_protocol((12, "0.2.0"), (12, "0.2.1")).is_ok());
+/// let fault = check_protocol((12, "0.2.0"), (11, "0.1.0")).unwrap_err();
+/// assert!(fault.to_string().contains("the drive protocol 11 (pithead 0.1.0)"));
 /// ```
 pub fn check_protocol((host, host_release): (u32, &str), (drive, drive_release): (u32, &str)) -> Result<(), Fault> {
     if host == drive {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pithead_model::lasting::lasting_name;
 use pithead_model::{Dataset, DatasetId, DriveId, Manifest, VIEWS_MAX};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,9 @@ pub struct ToldDataset {
     /// Which runs these are, as a hash of their names: two versions of one incarnation with the same have the same rows. 0: not told.
     #[serde(default)]
     pub runs_hash: u64,
+    /// A hash of its columns. 0: not told.
+    #[serde(default)]
+    pub columns_hash: u64,
     /// The drives of each partition.
     pub copies: Vec<Vec<DriveId>>,
 }
@@ -111,19 +115,33 @@ impl ToldDataset {
             runs: dataset.runs().count() as u64,
             merged: dataset.merged,
             runs_hash: runs_hash(dataset),
+            columns_hash: columns_hash(dataset),
             copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect(),
         }
     }
 }
 
-/// A hash of the runs of all partitions (FNV-1a: Fowler, Noll and Vo 1991).
+/// A hash of the runs of all partitions.
 fn runs_hash(dataset: &Dataset) -> u64 {
     let runs = (0_u64..).zip(&dataset.partitions).flat_map(|(number, partition)| {
         let loads = partition.runs.iter().map(|run| run.load.0);
         std::iter::once(number).chain(loads)
     });
-    let put = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    runs.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, put)
+    fnv(runs.flat_map(u64::to_le_bytes))
+}
+
+/// A hash of the names and types of all columns.
+fn columns_hash(dataset: &Dataset) -> u64 {
+    let texts = dataset.schema.fields().iter().flat_map(|field| {
+        let nulls = if field.is_nullable() { "?" } else { "" };
+        [field.name().clone(), lasting_name(field).into_owned(), format!("{}{nulls}", field.data_type())]
+    });
+    fnv(texts.flat_map(|text| text.into_bytes().into_iter().chain([0])))
+}
+
+/// FNV-1a: Fowler, Noll and Vo 1991.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -6,6 +6,7 @@
 //! `docs/internals/testing.md` says what is made and how to keep a failure.
 
 mod aggregates;
+mod altered;
 mod arena;
 mod choices;
 mod expressions;

@@ -11,7 +11,7 @@ use pithead_device::Device;
 use pithead_door::{OpenRequest, PlanBytes};
 use pithead_functions::Registry;
 use pithead_model::{DatasetName, Fault, Level, PageSample, PageSet, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
-use pithead_slice::{SliceParts, SliceReader};
+use pithead_slice::{Fit, SliceParts, SliceReader, fitted};
 
 /// One slice of a part.
 #[derive(Clone, Debug)]
@@ -20,12 +20,50 @@ pub struct SliceRef {
     pub ordinal: u32,
     /// Where it is stored.
     pub key: SliceKey,
-    /// What is known of it without reading it.
+    /// What is known of it without reading it, of the columns that its part has.
     pub entry: Arc<SliceEntry>,
+    /// How these are found in it; none: it is stored with just these.
+    pub fit: Option<Arc<Fit>>,
     /// Rows that a CSE below filtered already, in place of the stored slice: the columns that the sub-plan needs, by name.
     pub filtered: Option<Arc<[RecordBatch]>>,
     /// What a CSE below has sent of it, in place of the stored slice: pages that may have rows which pass the filters.
     pub came: Option<Arc<dyn SliceReader>>,
+}
+
+impl SliceRef {
+    /// The slices of a run with these columns, counted on from `first`: as its directory describes them.
+    pub fn of_run(
+        run: &SliceKey,
+        first: u32,
+        entries: impl IntoIterator<Item = Arc<SliceEntry>>,
+        fit: &Option<Arc<Fit>>,
+    ) -> Vec<SliceRef> {
+        let slice = |(number, entry): (u32, Arc<SliceEntry>)| SliceRef {
+            ordinal: first + number,
+            key: run.slice(number),
+            entry: match fit {
+                Some(fit) => Arc::new(fit.entry(&entry)),
+                None => entry,
+            },
+            fit: fit.clone(),
+            filtered: None,
+            came: None,
+        };
+        (0..).zip(entries).map(slice).collect()
+    }
+
+    /// The columns that are stored, of a part with these.
+    pub fn stored<'a>(&'a self, part: &'a SchemaRef) -> &'a SchemaRef {
+        self.fit.as_ref().map_or(part, |fit| fit.stored())
+    }
+
+    /// The slice with the columns that its part has, where `reader` is of those that are stored.
+    pub fn fitted(&self, reader: Arc<dyn SliceReader>) -> Arc<dyn SliceReader> {
+        match &self.fit {
+            Some(fit) => fitted(fit, reader),
+            None => reader,
+        }
+    }
 }
 
 /// The slices of one dataset's partition that a sub-plan is to see.
@@ -48,7 +86,7 @@ pub struct PartData {
 /// Where slices come from.
 #[async_trait]
 pub trait SliceSource: Send + Sync + Debug {
-    /// Opens a slice for reading. Waits where the medium does; must not block.
+    /// Opens a slice for reading, with the columns that are stored. Waits where the medium does; must not block.
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault>;
 
     /// The parts of a slice that [`SliceReader::parts`] gives. Must not block.

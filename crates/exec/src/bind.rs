@@ -18,6 +18,7 @@ use datafusion::physical_plan::{displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
 use pithead_plan::{ResultShape, combine};
 use pithead_policy::Features;
@@ -295,7 +296,7 @@ fn part(number: usize, data: &PartData, request: &BindRequest) -> TablePart {
     TablePart {
         number,
         name: data.name.to_string(),
-        schema: Arc::clone(&data.schema),
+        schema: plain_columns(&data.schema),
         facts: PartFacts::new(Arc::clone(&slices), data.passing),
         order: order_of(&data.schema, &data.sort, &slices),
         slices,

@@ -46,7 +46,7 @@ impl Bound {
     /// A bug where [`Bound::can_carry`] is false.
     pub async fn hint(&self, slice: &SliceRef, search: bool) -> Result<Hinted, Fault> {
         let (part, filtered) = self.driving().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
-        let reader = part.source.open(slice).await?;
+        let reader = slice.fitted(part.source.open(slice).await?);
         let predicates = predicates(&filtered.conditions);
         let bounded = reader.may_match(if part.zone_maps { &predicates } else { &[] })?;
         let columns = filtered.columns(&part.schema);

@@ -252,6 +252,7 @@ impl Reading {
                         Some(reader) => Arc::clone(reader),
                         None => self.plan.part.source.open(&slice).await.map_err(external)?,
                     };
+                    let reader = slice.fitted(reader);
                     self.start(slice, &*reader)?
                 }
             });

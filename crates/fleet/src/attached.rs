@@ -11,6 +11,7 @@ use arrow_schema::Schema;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use pithead_door::{AttachedDataset, Attachments, Refusal, same_columns};
+use pithead_model::lasting::plain_columns;
 use pithead_model::{
     Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Manifest, Partition, Partitioning, SLICE_ROWS_DEFAULT,
 };
@@ -172,6 +173,9 @@ fn joined(manifest: &Manifest, name: &str, parts: &[(&ConnectedDrive, &AttachedD
     let (first_drive, first) = parts[0];
     let schema = loaded.map_or(&first.schema, |loaded| &loaded.schema);
     let said_by = if loaded.is_some() { "the loaded part" } else { first_drive.label() };
+    if !Arc::ptr_eq(schema, &plain_columns(schema)) {
+        return Err("the columns of the loaded part were changed by ALTER TABLE: attach the files by another name".to_owned());
+    }
     for (drive, part) in parts {
         if !same_columns(schema, &part.schema) {
             let (these, those) = (columns(&part.schema), columns(schema));

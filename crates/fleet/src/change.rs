@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use arrow_schema::SchemaRef;
 use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, FaultKind, LoadId, Loaded, Manifest, SliceKey};
 
 use crate::commit::Edit;
@@ -21,10 +22,19 @@ pub enum Change {
         /// The new one.
         dataset: Dataset,
     },
+    /// Other columns over the same runs, of an incarnation that is still as it was read.
+    Alter {
+        /// The one that was read.
+        over: Dataset,
+        /// The same with the other columns.
+        dataset: Dataset,
+    },
     /// One more load of an incarnation: what it put into each partition, and metadata to add.
     Append {
         /// The incarnation that the load was written for.
         dataset: DatasetId,
+        /// The columns that it was written with.
+        schema: SchemaRef,
         /// The load.
         load: LoadId,
         /// One a partition; none where the partition got no rows.
@@ -62,11 +72,8 @@ impl Edit for DatasetChange<'_> {
         let name = self.name;
         match self.change {
             Change::Create(dataset) | Change::Replace(dataset) | Change::Rewrite { dataset, .. } => {
-                if let Change::Rewrite { over, .. } = self.change
-                    && manifest.datasets.get(&name.dataset).is_none_or(|present| !is_as_read(present, over))
-                {
-                    let message = format!("dataset {name} was changed by others meanwhile");
-                    return Err(Fault::new(Blame::Conflict, message).hint("run the statement again"));
+                if let Change::Rewrite { over, .. } = self.change {
+                    check_as_read(name, manifest, over)?;
                 }
                 if manifest.views.contains_key(&name.dataset) {
                     return Err(is_view(name));
@@ -81,11 +88,20 @@ impl Edit for DatasetChange<'_> {
                 }
                 Ok(manifest.datasets.insert(name.dataset.clone(), dataset.clone()))
             }
-            Change::Append { dataset, runs, placed, metadata, .. } => {
+            Change::Alter { over, dataset } => {
+                check_as_read(name, manifest, over)?;
+                manifest.datasets.insert(name.dataset.clone(), dataset.clone());
+                Ok(None)
+            }
+            Change::Append { dataset, schema, runs, placed, metadata, .. } => {
                 let present = manifest.datasets.get_mut(&name.dataset).filter(|present| present.id == *dataset);
                 let Some(present) = present else {
                     return Err(Fault::new(Blame::Conflict, format!("dataset {name} was replaced or dropped during the load")));
                 };
+                if present.schema != *schema {
+                    let message = format!("the columns of {name} were changed during the load");
+                    return Err(Fault::new(Blame::Conflict, message).hint("load again"));
+                }
                 if let Some(partition) = moved(present, runs, placed) {
                     let message = format!("partition {partition} of {name} was moved during the load");
                     return Err(Fault::new(Blame::Conflict, message).hint("load again"));
@@ -127,7 +143,7 @@ impl Edit for DatasetChange<'_> {
                 let partitions = (0..).zip(runs.iter().zip(placed)).filter(|(_, (run, _))| run.is_some());
                 partitions.flat_map(|(number, (_, drives))| at(drives, &run(*dataset, *load, number))).collect()
             }
-            Change::Drop => Vec::new(),
+            Change::Alter { .. } | Change::Drop => Vec::new(),
         }
     }
 
@@ -136,6 +152,9 @@ impl Edit for DatasetChange<'_> {
         match self.change {
             Change::Create(dataset) | Change::Replace(dataset) | Change::Rewrite { dataset, .. } => {
                 present.is_some_and(|present| present.id == dataset.id)
+            }
+            Change::Alter { dataset, .. } => {
+                present.is_some_and(|present| present.id == dataset.id && present.schema == dataset.schema)
             }
             Change::Append { load, .. } => present.is_some_and(|present| present.runs().any(|run| run.load == *load)),
             Change::Drop => present.is_none(),
@@ -150,9 +169,19 @@ impl Edit for DatasetChange<'_> {
     }
 }
 
-/// Whether a dataset has the rows that it had when it was read, on the same drives.
+/// Whether a dataset has the rows and the columns that it had when it was read, on the same drives.
 pub fn is_as_read(present: &Dataset, read: &Dataset) -> bool {
-    present.id == read.id && present.partitions == read.partitions
+    present.id == read.id && present.schema == read.schema && present.partitions == read.partitions
+}
+
+fn check_as_read(name: &DatasetName, manifest: &Manifest, read: &Dataset) -> Result<(), Fault> {
+    match manifest.datasets.get(&name.dataset) {
+        Some(present) if is_as_read(present, read) => Ok(()),
+        _ => {
+            let message = format!("dataset {name} was changed by others meanwhile");
+            Err(Fault::new(Blame::Conflict, message).hint("run the statement again"))
+        }
+    }
 }
 
 /// A partition of which a drive holds a copy that does not have the load's run.

@@ -35,8 +35,10 @@ pub enum LogChange {
     Appended,
     /// It has rows that it had before, which a restore makes.
     Restored,
-    /// Its rows are others: by UPDATE, DELETE, MERGE, ALTER TABLE, or a load that replaced it.
+    /// Its rows are others: by UPDATE, DELETE, MERGE, or a load that replaced it.
     Rewritten,
+    /// The same rows with other columns.
+    Altered,
     /// The same rows in other runs.
     Merged,
     /// The same rows on other drives.
@@ -72,6 +74,7 @@ impl LogChange {
             Self::Appended => "appended",
             Self::Restored => "restored",
             Self::Rewritten => "rewritten",
+            Self::Altered => "altered",
             Self::Merged => "runs merged",
             Self::Moved => "moved",
             Self::ViewCreated => "view created",
@@ -168,6 +171,7 @@ fn dataset_change(
         (Some(before), Some(now)) if before.rows < now.rows => LogChange::Appended,
         (Some(before), Some(now)) if before.rows > now.rows => LogChange::Restored,
         (Some(before), Some(now)) if before.runs != now.runs => LogChange::Merged,
+        (Some(before), Some(now)) if before.columns_hash != now.columns_hash => LogChange::Altered,
         (Some(before), Some(now)) if before.copies != now.copies => LogChange::Moved,
         _ => return None,
     };
@@ -209,7 +213,10 @@ mod tests {
     fn version(version: u64, datasets: &[(&str, u64, u64, u64)]) -> ToldVersion {
         let dataset = |(name, id, rows, runs): &(&str, u64, u64, u64)| {
             let copies = vec![vec![DriveId(1)]];
-            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, merged: 0, runs_hash: 0, copies })
+            (
+                (*name).to_owned(),
+                ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, merged: 0, runs_hash: 0, columns_hash: 0, copies },
+            )
         };
         ToldVersion {
             version,
@@ -280,6 +287,18 @@ mod tests {
         let versions = [of(1, 10, 2, 0, 7), of(2, 10, 3, 2, 8), of(3, 10, 2, 3, 7), of(4, 10, 1, 4, 9), of(5, 10, 3, 5, 8)];
         let told: Vec<_> = told(&versions).into_iter().map(|(_, _, change, ..)| change).collect();
         assert_eq!(told, ["created", "rewritten", "restored", "runs merged", "restored"]);
+    }
+
+    #[test]
+    fn other_columns_of_the_same_rows_are_told() {
+        let of = |number: u64, rows: u64, columns_hash: u64| {
+            let mut version = version(number, &[("t", 1, rows, 1)]);
+            version.datasets.values_mut().for_each(|dataset| dataset.columns_hash = columns_hash);
+            version
+        };
+        let told: Vec<_> =
+            told(&[of(1, 10, 7), of(2, 10, 8), of(3, 10, 8), of(4, 12, 8)]).into_iter().map(|told| told.2).collect();
+        assert_eq!(told, ["created", "altered", "nothing", "appended"]);
     }
 
     #[test]

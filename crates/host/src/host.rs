@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
-use pithead_load::{ExchangeSpec, LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
-use pithead_model::{DatasetName, Fault};
+use pithead_load::{AlteredColumn, ExchangeSpec, LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
+use pithead_model::{Dataset, DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
 use crate::activity::Activity;
@@ -106,6 +106,17 @@ impl Host {
         let loaded = self.inner.loader.load_batches(spec, schema, rows).await;
         self.metrics().loaded(&loaded);
         loaded
+    }
+
+    /// Gives a dataset other columns: see [`Loader::alter`].
+    pub(crate) async fn alter(
+        &self,
+        name: &DatasetName,
+        over: &Dataset,
+        shape: &Dataset,
+        columns: &[AlteredColumn],
+    ) -> Result<bool, Fault> {
+        self.inner.loader.alter(name, over, shape, columns).await
     }
 
     /// Takes rows from a dataset: see [`Loader::mark`].

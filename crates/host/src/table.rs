@@ -10,6 +10,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, inte
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pithead_fleet::VersionedDataset;
+use pithead_model::lasting::plain_columns;
 use pithead_model::{ColumnSummary, Dataset, Value};
 use pithead_plan::{DatasetFacts, Rest};
 
@@ -54,7 +55,7 @@ impl DatasetTable {
 #[async_trait]
 impl TableProvider for DatasetTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.found.dataset().schema)
+        plain_columns(&self.found.dataset().schema)
     }
 
     fn table_type(&self) -> TableType {

@@ -2,6 +2,7 @@
 //! ([`Partitioner`]), partitions are written to all their copies, and the small runs of many appends are merged.
 
 mod agree;
+mod altering;
 mod file_rows;
 mod loader;
 mod marking;
@@ -13,6 +14,7 @@ mod sample;
 mod spec;
 mod target;
 
+pub use altering::{AlteredColumn, AlteredFrom};
 pub use file_rows::FileRows;
 pub use loader::Loader;
 pub use marking::{ExchangeSpec, MarkSpec};

@@ -182,7 +182,8 @@ impl MarkSpec {
     /// The change that names these runs.
     fn change(&self, made: Vec<ReplacementRun>) -> Replacement<'_> {
         let over = self.alone.then_some(self.dataset.as_ref());
-        Replacement { name: &self.name, dataset: self.dataset.id, made, over }
+        let schema = Arc::clone(&self.dataset.schema);
+        Replacement { name: &self.name, dataset: self.dataset.id, schema, made, over }
     }
 }
 

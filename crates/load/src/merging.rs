@@ -7,6 +7,7 @@
 
 mod tiers;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -71,7 +72,7 @@ async fn merge(fleet: &Fleet, name: &DatasetName, dataset: &Dataset, due: Vec<(u
     if merged.is_empty() {
         return Ok(());
     }
-    let change = Replacement { name, dataset: dataset.id, made: merged, over: None };
+    let change = Replacement { name, dataset: dataset.id, schema: Arc::clone(&dataset.schema), made: merged, over: None };
     match fleet.commit(&change).await {
         Ok(committed) => {
             let (runs, version) = (change.runs_replaced(), committed.manifest.version);

@@ -1,5 +1,6 @@
 //! [`Replacement`]: runs that drives made of others take the place of these in the manifest: in all partitions, or none.
 
+use arrow::datatypes::SchemaRef;
 use pithead_door::{Discard, Loads};
 use pithead_fleet::{ConnectedDrive, Drives, Edit, discard_at, is_as_read, relay};
 use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, SliceKey};
@@ -22,6 +23,8 @@ pub(crate) struct ReplacementRun {
 pub(crate) struct Replacement<'a> {
     pub(crate) name: &'a DatasetName,
     pub(crate) dataset: DatasetId,
+    /// The columns that the runs were made with.
+    pub(crate) schema: SchemaRef,
     pub(crate) made: Vec<ReplacementRun>,
     /// The dataset as it was read, where any other change of it is a conflict.
     pub(crate) over: Option<&'a Dataset>,
@@ -73,7 +76,7 @@ impl Edit for Replacement<'_> {
         };
         let present = manifest.datasets.get_mut(&self.name.dataset).filter(|present| present.id == self.dataset);
         let present = present.ok_or_else(conflict)?;
-        if self.over.is_some_and(|over| !is_as_read(present, over)) {
+        if present.schema != self.schema || self.over.is_some_and(|over| !is_as_read(present, over)) {
             return Err(conflict());
         }
         for made in &self.made {

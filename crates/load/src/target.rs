@@ -170,8 +170,9 @@ impl Target {
     pub(crate) fn change(&self, runs: &[Loaded], placed: Vec<Vec<DriveId>>) -> Change {
         let runs = runs.iter().map(|loaded| Some(loaded.clone()).filter(|loaded| loaded.run.rows > 0));
         if self.is_append() {
-            let (dataset, load, metadata) = (self.dataset.id, self.load, self.metadata.clone());
-            return Change::Append { dataset, load, runs: runs.collect(), placed, metadata };
+            let (dataset, schema) = (self.dataset.id, Arc::clone(&self.dataset.schema));
+            let (load, metadata) = (self.load, self.metadata.clone());
+            return Change::Append { dataset, schema, load, runs: runs.collect(), placed, metadata };
         }
         let mut dataset = self.dataset.clone();
         for (partition, run) in dataset.partitions.iter_mut().zip(runs) {
@@ -193,7 +194,7 @@ fn emptied(dataset: &Dataset) -> Dataset {
 }
 
 /// The same with other columns, which the encoding and the layout have to fit.
-fn reshaped(shape: &Dataset, schema: &SchemaRef) -> Result<Dataset, Fault> {
+pub(crate) fn reshaped(shape: &Dataset, schema: &SchemaRef) -> Result<Dataset, Fault> {
     choose_encoding(Some(&shape.encoding), schema)?;
     shape.sort.iter().try_for_each(|key| sort_column(&key.column, schema).map(drop))?;
     match &shape.partitioning {

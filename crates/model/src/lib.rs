@@ -9,6 +9,7 @@ mod directory;
 mod distinct;
 mod error;
 mod function;
+pub mod lasting;
 mod limits;
 mod manifest;
 mod name;

@@ -1,7 +1,7 @@
 //! Bounds that every CSE keeps to, in one place. Units come last in the names.
 
 /// The version of Pithead's protocol between CSEs. Both ends must speak the same version.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 /// Longest name of a domain or a dataset.
 pub const NAME_BYTES_MAX: usize = 255;
 /// The largest value, and so the largest slice.

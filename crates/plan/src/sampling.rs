@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, TableReference};
 use datafusion::functions_aggregate::count::count;
@@ -28,6 +29,8 @@ const WITHIN_MIN: u64 = 512;
 #[derive(Clone, Debug)]
 pub struct SampleKey {
     dataset: DatasetId,
+    /// Its columns: names may be others' by now.
+    schema: SchemaRef,
     /// The loads that its slices come from, partition by partition.
     loads: Vec<Vec<LoadId>>,
     /// All of these hold, in any order. Columns have no qualifiers. None is there twice.
@@ -40,6 +43,7 @@ impl PartialEq for SampleKey {
         self.dataset == other.dataset
             && own.len() == others.len()
             && own.iter().all(|condition| others.contains(condition))
+            && self.schema == other.schema
             && self.loads == other.loads
     }
 }
@@ -68,7 +72,9 @@ impl SampleKey {
             }
         }
         let loads = |partition: &pithead_model::Partition| partition.runs.iter().map(|run| run.load).collect();
-        Self { dataset: facts.dataset.id, loads: facts.dataset.partitions.iter().map(loads).collect(), conditions }
+        let DatasetFacts { dataset, .. } = facts;
+        let loads = dataset.partitions.iter().map(loads).collect();
+        Self { dataset: dataset.id, schema: Arc::clone(&dataset.schema), loads, conditions }
     }
 }
 

@@ -25,6 +25,7 @@ use futures::FutureExt;
 use lru::LruCache;
 use memchr::memmem;
 use parking_lot::Mutex;
+use pithead_model::lasting::plain_columns;
 use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX};
 use prost::Message;
 
@@ -54,7 +55,7 @@ struct Meaning {
 
 impl Meaning {
     fn of(sub_plan: &SubPlan) -> Result<Self, PlanError> {
-        let datasets = sub_plan.datasets.iter().map(|facts| (facts.name.clone(), Arc::clone(&facts.dataset.schema)));
+        let datasets = sub_plan.datasets.iter().map(|facts| (facts.name.clone(), plain_columns(&facts.dataset.schema)));
         Ok(Self {
             plan: Canonical::of(&sub_plan.plan)?,
             datasets: datasets.collect(),
@@ -160,7 +161,7 @@ impl Tables {
         let table = |schema: SchemaRef| Arc::new(EmptyTable::new(schema)) as Arc<dyn TableProvider>;
         let datasets = sub_plan.datasets.iter().map(|facts| {
             let name = (facts.name.domain.clone(), facts.name.dataset.clone());
-            (name, table(Arc::clone(&facts.dataset.schema)))
+            (name, table(plain_columns(&facts.dataset.schema)))
         });
         let inputs = sub_plan
             .inputs

@@ -18,7 +18,7 @@ use pithead_door::{Door, PartsOutline, SlicePart, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
-use pithead_slice::{SliceReader, open_slice};
+use pithead_slice::{Fit, SliceReader, open_slice};
 use tokio::task::JoinSet;
 
 use crate::finishing::Sharing;
@@ -191,22 +191,24 @@ impl Finisher {
         if slices.iter().filter(missing).count() == 0 {
             return Ok(slices);
         }
-        for (load, _) in &part.runs {
-            let run = part.run(*load);
-            let mut values = run_values(door.read_run(run.clone()).await?);
+        let mut first = 0;
+        for (load, count) in &part.runs {
+            let mut values = run_values(door.read_run(part.run(*load)).await?);
             while let Some((number, bytes)) = values.try_next().await? {
                 if let Some(number) = number {
-                    self.take_in(part, run.slice(number), bytes)?;
+                    let slice = slices.get((first + number) as usize).filter(|_| number < *count);
+                    self.take_in(part, slice.ok_or_else(|| protocol(format!("slice {number} of {count} came")))?, bytes)?;
                 }
             }
+            first += count;
         }
         Ok(slices)
     }
 
     /// Opens a slice, which checks it, and keeps it for the next query.
-    fn take_in(&self, part: &SlicePart, key: SliceKey, bytes: Bytes) -> Result<(), Fault> {
-        let size = bytes.len() as u64;
-        let reader = open_slice(&part.schema, bytes).map_err(|error| Fault::from(error).at(&key))?;
+    fn take_in(&self, part: &SlicePart, slice: &SliceRef, bytes: Bytes) -> Result<(), Fault> {
+        let (key, size) = (slice.key.clone(), bytes.len() as u64);
+        let reader = open_slice(slice.stored(&part.schema), bytes).map_err(|error| Fault::from(error).at(&key))?;
         if self.target.slice_cache > 0 {
             self.target.context.held.keep(key.clone(), Arc::clone(&reader), size, self.target.slice_cache);
         }
@@ -284,7 +286,7 @@ impl Finisher {
             match (hints.remove(&ordinal), annotation.level) {
                 (Some(hint), Level::Hints) => hinted.push((slice, hint, value.freeze())),
                 (None, Level::Bytes) => {
-                    self.take_in(part, slice.key.clone(), value.freeze())?;
+                    self.take_in(part, &slice, value.freeze())?;
                     found.push(slice);
                 }
                 (_, level) => return Err(protocol(format!("slice {ordinal} came otherwise than at level {}", level as u8))),
@@ -434,13 +436,11 @@ async fn slices_of(door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRe
     for (load, count) in &part.runs {
         let run = part.run(*load);
         let directory = door.directory(run.clone()).await?;
-        if directory.slices.len() != *count as usize || directory.schema != part.schema {
+        let fit = Fit::of(&directory.schema, &part.schema);
+        let (Ok(fit), true) = (fit, directory.slices.len() == *count as usize) else {
             return Err(protocol(format!("the directory of {run} is not that of the manifest")));
-        }
-        for (number, entry) in (0..).zip(directory.slices) {
-            let ordinal = slices.len() as u32;
-            slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::new(entry), filtered: None, came: None });
-        }
+        };
+        slices.extend(SliceRef::of_run(&run, slices.len() as u32, directory.slices.into_iter().map(Arc::new), &fit));
     }
     Ok(slices)
 }

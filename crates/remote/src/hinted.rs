@@ -46,7 +46,8 @@ impl Hint {
             cut.push((start, value.split_to(bytes)));
         }
         let parts = SliceParts { encoding, rows, body_bytes, parts: cut };
-        let reader = open_parts(&part.schema, parts, &self.pages).map_err(|error| Fault::from(error).at(&slice.key))?;
+        let reader =
+            open_parts(slice.stored(&part.schema), parts, &self.pages).map_err(|error| Fault::from(error).at(&slice.key))?;
         let pages = reader.may_match(&[]).map_err(|error| Fault::from(error).at(&slice.key))?;
         let rows = reader.rows_of(&pages);
         Ok((reader, pages.len().into(), rows))
@@ -106,7 +107,7 @@ mod tests {
         let (dataset, load) = (DatasetId(1), LoadId(2));
         let part = SlicePart { name, dataset, schema, partition: 0, runs: vec![(load, 1)], sort: vec![], passing: None };
         let key = part.run(load).slice(0);
-        let slice = SliceRef { ordinal: 0, key, entry: Arc::new(encoded.entry), filtered: None, came: None };
+        let slice = SliceRef { ordinal: 0, key, entry: Arc::new(encoded.entry), fit: None, filtered: None, came: None };
         Sent { part, slice, parts, pages }
     }
 

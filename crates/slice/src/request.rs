@@ -29,7 +29,8 @@ impl ScanRequest {
 }
 
 impl Predicate {
-    fn among(&self, place: &dyn Fn(usize) -> Option<usize>) -> Option<Predicate> {
+    /// The same of columns at other places; none: it is about one that has none.
+    pub(crate) fn among(&self, place: &dyn Fn(usize) -> Option<usize>) -> Option<Predicate> {
         let all = |parts: &[Predicate]| parts.iter().map(|part| part.among(place)).collect::<Option<Vec<_>>>();
         let mut moved = self.clone();
         match &mut moved {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use pithead_door::{Door, Event, OpenRequest, PlanBytes, SessionOptions, SlicePart, batch_bytes};
 use pithead_exec::output_schema;
+use pithead_model::lasting::plain_columns;
 use pithead_model::{Adapt, Blame, DatasetName, Fault, FaultKind, Level, LoadId, PAGE_ROWS, Partition, Reply, SessionId};
 
 use super::Drive;
@@ -61,7 +62,7 @@ impl Drive {
         let manifest = self.storage.read_manifest(name.domain.clone()).await?.ok_or_else(missing)?;
         let dataset = manifest.datasets.get(&name.dataset).ok_or_else(missing)?;
         let functions = self.programs.registry(&request.extensions, &self.serving.functions).await?;
-        let schema = output_schema(&request.plan, name, &dataset.schema, functions).await?;
+        let schema = output_schema(&request.plan, name, &plain_columns(&dataset.schema), functions).await?;
         let columns = Arc::new(plain_schema(&schema));
         let mut rows = PlanRows { schema: Arc::clone(&columns), batches: Vec::new(), partitions: 0 };
         let (mut left, until) = (request.bytes_max, tokio::time::Instant::now() + request.run);

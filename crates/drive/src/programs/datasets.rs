@@ -13,13 +13,14 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use pithead_door::batch_bytes;
 use pithead_exec::{SliceRef, SliceSource};
+use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, SliceKey};
 use pithead_program::{ServiceError, to_ipc};
 use pithead_slice::ScanRequest;
 
 use super::faults::service_error;
 use crate::resources::Resources;
-use crate::storage::{Lease, Storage, gone};
+use crate::storage::{Lease, Storage, fit, gone};
 
 /// A batch with more bytes is halved: a guest takes 16 MiB in one call at most.
 const BATCH_BYTES_MAX: usize = 4 << 20;
@@ -48,7 +49,7 @@ impl StoredDataset {
         let manifest = storage.read_manifest(name.domain.clone()).await?.ok_or_else(missing)?;
         let dataset = manifest.datasets.get(&name.dataset).ok_or_else(missing)?;
         let columns = chosen(&name, &dataset.schema, columns)?;
-        let schema = Arc::new(dataset.schema.project(&columns).map_err(arrow_fault)?);
+        let schema = Arc::new(plain_columns(&dataset.schema).project(&columns).map_err(arrow_fault)?);
         let ours = (0..).zip(&dataset.partitions).filter(|(_, partition)| partition.copies.first() == Some(&storage.id));
         let key = |partition, load| SliceKey { name: name.clone(), dataset: dataset.id, load, partition, number: None };
         let runs: Vec<SliceKey> =
@@ -57,13 +58,8 @@ impl StoredDataset {
         let mut slices = Vec::new();
         for run in &runs {
             let directory = storage.directories.run(run).await?;
-            slices.extend((0..).zip(&directory.slices).map(|(number, entry)| SliceRef {
-                ordinal: number,
-                key: run.slice(number),
-                entry: Arc::clone(entry),
-                filtered: None,
-                came: None,
-            }));
+            let fit = fit(run, &directory.schema, &dataset.schema)?;
+            slices.extend(SliceRef::of_run(run, slices.len() as u32, directory.slices.iter().cloned(), &fit));
         }
         let batches = rows(Arc::clone(storage), slices, columns);
         let schema = Arc::new(plain_schema(&schema));
@@ -124,7 +120,7 @@ fn rows(storage: Arc<Storage>, slices: Vec<SliceRef>, columns: Vec<usize>) -> Bo
     let opened = stream::iter(slices).then(move |slice| {
         let (storage, columns) = (Arc::clone(&storage), columns.clone());
         async move {
-            let reader = storage.slices.open(&slice).await?;
+            let reader = slice.fitted(storage.slices.open(&slice).await?);
             let request = ScanRequest::all_rows(columns);
             Ok::<_, Fault>(reader.scan(request)?.stream.map(|batch| batch.map_err(Fault::from)))
         }

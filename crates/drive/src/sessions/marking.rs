@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use pithead_door::{MarkRun, Marked, PlanBytes, SlicePart, check_plan_bytes, same_columns};
+use pithead_door::{MarkRun, Marked, PlanBytes, SlicePart, check_plan_bytes};
 use pithead_exec::{BindRequest, PartData, SliceSource};
 use pithead_functions::check_clock;
-use pithead_model::{Blame, Fault, Level, PAGE_ROWS};
+use pithead_model::{Fault, Level, PAGE_ROWS};
 
 use crate::resources::{Grant, Usage};
 use crate::sessions::SessionServer;
-use crate::storage::Marking;
+use crate::storage::{Marking, fit};
 
 impl SessionServer {
     /// Writes what is left of a run without the rows that a sub-plan names.
@@ -32,14 +32,12 @@ impl SessionServer {
         let run = part.run(request.load);
         let lease = self.lease(std::slice::from_ref(&part))?;
         let directory = self.storage.directories.read(&run).await?;
-        if !same_columns(&directory.schema, &part.schema) {
-            return Err(Fault::new(Blame::User, format!("{run} has other columns than the request says")));
-        }
+        let fit = fit(&run, &directory.schema, &part.schema)?;
         part.runs = vec![(request.load, directory.slices.len() as u32)];
         let data = self.parts(&[part]).await?;
         let plan = PlanBytes::Substrait(std::mem::take(&mut request.plan).into());
         let bound = self.bind(self.marking(plan, data, request.time_zone.take(), &grant)?).await?;
-        self.storage.mark_stored(request, Marking { run, directory, bound, held: (lease, grant) }).await
+        self.storage.mark_stored(request, Marking { run, directory, fit, bound, held: (lease, grant) }).await
     }
 
     /// One column of truth values over all rows, slice by slice.

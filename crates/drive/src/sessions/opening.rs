@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use pithead_door::{Granted, OpenRequest, SlicePart, check_open, check_spans, input_bytes, same_columns};
+use pithead_door::{Granted, OpenRequest, SlicePart, check_open, check_spans, input_bytes};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::check_clock;
 use pithead_model::{Adapt, Blame, Bytes, Fault, FaultKind, Level, LevelRule, Reply, SessionId, total};
@@ -19,7 +19,7 @@ use crate::sessions::summary::SessionSummary;
 use crate::sessions::turns::{Refusal, fair_threads};
 use crate::sessions::uses::partitions;
 use crate::storage::Lease;
-use crate::storage::gone;
+use crate::storage::{fit, gone};
 
 /// Slices of which nothing was read yet are taken to be encoded so.
 const DEFAULT: &str = "vortex";
@@ -130,13 +130,8 @@ impl SessionServer {
                 let what = format!("{run} has {} slices, not {count}", directory.slices.len());
                 return Err(Fault::new(Blame::User, what));
             }
-            if !same_columns(&directory.schema, &part.schema) {
-                return Err(Fault::new(Blame::User, format!("{run} has other columns than the request says")));
-            }
-            for (number, entry) in (0..).zip(&directory.slices) {
-                let ordinal = slices.len() as u32;
-                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None, came: None });
-            }
+            let fit = fit(&run, &directory.schema, &part.schema)?;
+            slices.extend(SliceRef::of_run(&run, slices.len() as u32, directory.slices.iter().cloned(), &fit));
         }
         Ok(slices)
     }

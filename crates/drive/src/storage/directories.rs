@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use pithead_model::{Blame, Directory, Fault, SliceKey};
+use pithead_slice::Fit;
 use pithead_store::Store;
 
 use crate::resources::Workers;
@@ -70,6 +72,12 @@ impl Directories {
 pub(crate) fn gone(run: &SliceKey) -> Fault {
     let what = format!("load {} of {}, partition {}, is not on this drive", run.load, run.name, run.partition);
     Fault::new(Blame::Conflict, what).hint("the dataset was replaced or dropped meanwhile: run the query again")
+}
+
+/// How a dataset's columns are found in a run of it; none: it is stored with just these.
+pub(crate) fn fit(run: &SliceKey, stored: &SchemaRef, wanted: &SchemaRef) -> Result<Option<Arc<Fit>>, Fault> {
+    let other = |why| Fault::new(Blame::User, format!("{run} has other columns than the request says: {why}"));
+    Fit::of(stored, wanted).map_err(other)
 }
 
 /// Reads a metadata slice. Every slice it names has rows and one summary a column.

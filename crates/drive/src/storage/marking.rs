@@ -1,7 +1,7 @@
 //! Marking rows: what is left of a run is written as one more run, from what is stored of it.
 //!
-//! A slice that loses no row is copied as it is. One that loses some keeps its bytes, with deletion marks behind them; where most
-//! of its rows are gone by then, the others are encoded anew.
+//! A slice that loses no row is stored once for both runs. One that loses some keeps its bytes, with deletion marks behind them;
+//! where most of its rows are gone by then, the others are encoded anew.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use pithead_device::Device;
 use pithead_door::{LoadRequest, MarkRun, Marked};
 use pithead_exec::Bound;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey, total};
-use pithead_slice::Encoding;
+use pithead_model::{Blame, Directory, Fault, Loaded, SliceEntry, SliceKey, total};
+use pithead_slice::{Encoding, Fit};
 use pithead_store::Store;
 
 use crate::resources::{Grant, Workers};
@@ -28,6 +28,8 @@ pub(crate) struct Marking {
     pub(crate) run: SliceKey,
     /// Its metadata slice.
     pub(crate) directory: Directory,
+    /// How the dataset's columns are found in it.
+    pub(crate) fit: Option<Arc<Fit>>,
     /// The sub-plan that says which rows go, over the run's slices.
     pub(crate) bound: Arc<Bound>,
     /// Held meanwhile.
@@ -38,7 +40,7 @@ impl Storage {
     /// Writes what is left of a run as one more run, unless all of it is. The run stays; it is leased meanwhile.
     pub(crate) async fn mark_stored(&self, request: MarkRun, marking: Marking) -> Result<Marked, Fault> {
         self.shutdown.check()?;
-        let Marking { run, directory, bound, held } = marking;
+        let Marking { run, directory, fit, bound, held } = marking;
         let marker = Marker {
             store: Arc::clone(&self.store),
             device: Arc::clone(&self.resources.device),
@@ -48,7 +50,8 @@ impl Storage {
             bound,
         };
         let threads = self.resources.workers.threads();
-        let mark = async move { (marker.mark(request.into, threads).await, held).0 };
+        let mark =
+            async move { (marker.mark(request.into, threads).await.map(|marked| wanted(marked, fit.as_deref())), held).0 };
         self.resources.workers.run(mark).await?
     }
 }
@@ -131,17 +134,27 @@ impl Marker {
             return Ok(Vec::new());
         }
         let (store, encoding, slices) = (Arc::clone(&self.store), Arc::clone(&self.encoding), self.slices.clone());
-        let bytes = entry.bytes;
+        let bytes = if goes.count_set_bits() == 0 { 0 } else { entry.bytes };
         let stage = move || {
             let key = slices.run.slice(number);
             stage_left(&store, &*encoding, &slices.directory.schema, (&key, entry), &goes).map_err(|fault| fault.at(&key))
         };
         let staged = self.workers.blocking(stage).await??;
-        if let Some(wait) = self.device.read(bytes) {
+        if bytes > 0
+            && let Some(wait) = self.device.read(bytes)
+        {
             wait.await;
         }
         Ok(staged)
     }
+}
+
+/// What became of a run, of the columns that the dataset has.
+fn wanted(marked: Marked, fit: Option<&Fit>) -> Marked {
+    let Some(fit) = fit else { return marked };
+    let Marked { gone, nulls_gone, left } = marked;
+    let left = left.map(|left| Loaded { columns: fit.summaries(&left.columns, left.run.rows), ..left });
+    Marked { gone, nulls_gone: fit.nulls(&nulls_gone, gone), left }
 }
 
 impl Slices {

@@ -6,14 +6,15 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_device::Device;
-use pithead_door::{Batches, MERGED_MAX, MergeRuns, same_columns};
+use pithead_door::{Batches, MERGED_MAX, MergeRuns};
+use pithead_exec::SliceRef;
 use pithead_model::{Blame, Fault, FaultKind, Loaded, SliceKey};
-use pithead_slice::{ScanRequest, SliceStream, open_slice};
+use pithead_slice::{ScanRequest, open_slice};
 use pithead_store::Store;
 
 use crate::resources::Workers;
 use crate::storage::Storage;
-use crate::storage::directories::gone;
+use crate::storage::directories::{fit, gone};
 use crate::storage::keys::{check_name, slice_key};
 
 impl Storage {
@@ -36,11 +37,9 @@ impl Storage {
         let mut slices = Vec::new();
         for run in &runs {
             let directory = self.directories.run(run).await?;
-            if !same_columns(&directory.schema, &into.schema) {
-                return Err(Fault::new(Blame::User, format!("{run} has other columns than the request says")));
-            }
-            let schema = &directory.schema;
-            slices.extend((0..).zip(&directory.slices).map(|(number, _)| (run.slice(number), Arc::clone(schema))));
+            let fit = fit(run, &directory.schema, &into.schema)?;
+            let own = SliceRef::of_run(run, slices.len() as u32, directory.slices.iter().cloned(), &fit);
+            slices.extend(own.into_iter().map(|slice| (slice, Arc::clone(&directory.schema))));
         }
         tracing::info!(run = %key(into.load), runs = runs.len(), slices = slices.len(), "merging runs");
         let reader = Reader {
@@ -48,7 +47,8 @@ impl Storage {
             device: Arc::clone(&self.resources.device),
             workers: self.resources.workers.clone(),
         };
-        self.store_rows(into, reader.rows(slices), grant).await
+        let rows = reader.rows(slices, Arc::clone(&into.schema));
+        self.store_rows(into, rows, grant).await
     }
 }
 
@@ -61,21 +61,23 @@ struct Reader {
 }
 
 impl Reader {
-    /// The rows of slices, one slice after the other.
-    fn rows(self, slices: Vec<(SliceKey, SchemaRef)>) -> Batches {
-        let opened = stream::iter(slices).then(move |(key, schema)| {
-            let reader = self.clone();
-            async move { reader.open(key, schema).await }
+    /// The rows of slices with the columns that they are stored with, one slice after the other, as rows of `schema`.
+    fn rows(self, slices: Vec<(SliceRef, SchemaRef)>, schema: SchemaRef) -> Batches {
+        let opened = stream::iter(slices).then(move |(slice, stored)| {
+            let (reader, schema) = (self.clone(), Arc::clone(&schema));
+            async move { reader.open(slice, stored, schema).await }
         });
         opened.try_flatten().boxed()
     }
 
-    async fn open(self, key: SliceKey, schema: SchemaRef) -> Result<Batches, Fault> {
-        let (store, columns, slice) = (self.store, Arc::clone(&schema), key.clone());
+    async fn open(self, slice: SliceRef, stored: SchemaRef, schema: SchemaRef) -> Result<Batches, Fault> {
+        let (store, columns, key) = (self.store, schema.fields().len(), slice.key.clone());
         let read = move || {
-            let Some((value, _)) = store.get(&slice_key(&slice))? else { return Err(gone(&slice)) };
+            let Some((value, _)) = store.get(&slice_key(&slice.key))? else { return Err(gone(&slice.key)) };
             let bytes = value.len() as u64;
-            Ok((whole(&columns, value).map_err(|fault| fault.at(&slice))?, bytes))
+            let whole = open_slice(&stored, value)
+                .and_then(|reader| slice.fitted(reader).scan(ScanRequest::all_rows((0..columns).collect())));
+            Ok((whole.map_err(|error| Fault::from(error).at(&slice.key))?.stream, bytes))
         };
         let (rows, bytes) = self.workers.blocking(read).await??;
         if let Some(wait) = self.device.read(bytes) {
@@ -87,10 +89,4 @@ impl Reader {
         };
         Ok(rows.map(move |batch| batch.map_err(Fault::from).and_then(&named).map_err(|fault| fault.at(&key))).boxed())
     }
-}
-
-/// All rows of a slice, all columns.
-fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> {
-    let request = ScanRequest::all_rows((0..schema.fields().len()).collect());
-    Ok(open_slice(schema, slice)?.scan(request)?.stream)
 }

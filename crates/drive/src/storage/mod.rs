@@ -36,7 +36,7 @@ use orphans::Orphans;
 
 pub(crate) use attached::Attached;
 pub use attached::{Attach, AttachAt, Share};
-pub(crate) use directories::gone;
+pub(crate) use directories::{fit, gone};
 #[cfg(test)]
 pub(crate) use keys::slice_key;
 pub(crate) use keys::{SLICE_PREFIX, StoredSlice, parse_slice_key};

@@ -344,6 +344,7 @@ mod tests {
             ordinal: number,
             key: run.slice(number),
             entry: Arc::new(SliceEntry { rows: 1, bytes: 100, columns: vec![] }),
+            fit: None,
             filtered: None,
             came: None,
         }

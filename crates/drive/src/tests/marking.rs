@@ -61,6 +61,23 @@ async fn slices_are_copied_marked_written_anew_or_left_out() {
 }
 
 #[tokio::test]
+async fn slices_that_lose_nothing_are_stored_once() {
+    let Rig { drive, directory: _directory } = rig();
+    let load = LoadRequest { encoding: "arrow".to_owned(), slice_rows: 20_000, ..load_request(1) };
+    let made = load_values(&drive, load, &(0..100_000).collect::<Vec<_>>()).await.run;
+    let stored_bytes = || drive.storage.store.usage().unwrap().stored_bytes();
+    let before = stored_bytes();
+    let left = mark(&drive, "a = 3", &made, 2).await.left.unwrap().run;
+    let more = stored_bytes() - before;
+    assert!((1..before / 3).contains(&more), "{more} of {before} bytes were written for one of five slices");
+    let again = mark(&drive, "a = 99999", &left, 3).await.left.unwrap().run;
+    assert_eq!(numbers(&stored(&drive, &again).await).len(), 99_998);
+    // The run that they come from may go.
+    drive.discard(discard(Loads::Only(vec![made.load, left.load]))).await.unwrap();
+    assert_eq!(numbers(&stored(&drive, &again).await), (0..99_999).filter(|a| *a != 3).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn a_run_that_loses_nothing_is_not_written_and_one_that_loses_all_is_empty() {
     let Rig { drive, directory: _directory } = rig();
     let made = load_values(&drive, load_request(1), &[4, 5, 6]).await.run;

@@ -118,7 +118,7 @@ impl Arena {
         self.loads += 1;
         let path = self.files.path().join(format!("load-{}.parquet", self.loads));
         write_rows(&path, &load.rows);
-        let part = LoadStep { path, mode: load.mode };
+        let part = LoadStep { path, mode: load.mode, then: Vec::new() };
         self.take(&load.table, &part).await?;
         if let Some(opinion) = opinion.filter(|_| self.duckdb) {
             opinion.change(&load.table, load.mode, &part.path)?;
@@ -134,6 +134,10 @@ impl Arena {
         for (_, setup) in &self.setups {
             let spec = table.spec(part, setup.mode.encoding, setup.mode.drives);
             load(&setup.engine, spec).await.map_err(|fault| format!("loading {name}: {}: {fault}", fault.blame))?;
+            let session = setup.engine.host.session();
+            for sql in &part.then {
+                session.run(sql).await.map_err(|fault| format!("{sql}: {}: {fault}", fault.blame))?;
+            }
         }
         Ok(())
     }

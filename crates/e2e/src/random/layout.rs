@@ -31,6 +31,8 @@ pub(crate) enum Arrival {
     Appended,
     /// Others were there before, which they replaced.
     Replaced,
+    /// In two parts, the first one when the columns were others.
+    Altered,
 }
 
 impl Layout {
@@ -66,6 +68,7 @@ impl Layout {
             arrival: match random.random_range(0..10) {
                 0..2 => Arrival::Appended,
                 2 => Arrival::Replaced,
+                3 => Arrival::Altered,
                 _ => Arrival::Whole,
             },
         }
@@ -86,6 +89,7 @@ impl Layout {
             Arrival::Whole => {}
             Arrival::Appended => names.push("appended"),
             Arrival::Replaced => names.push("replaced"),
+            Arrival::Altered => names.push("altered"),
         }
         names
     }

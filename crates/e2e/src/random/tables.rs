@@ -14,6 +14,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
+use crate::random::altered::{Before, as_if_added};
 use crate::random::layout::{Arrival, Layout};
 use crate::random::values::{self, TypeKind, Values};
 use crate::random::without::Without;
@@ -57,6 +58,8 @@ pub(crate) struct ColumnFacts {
 pub(crate) struct LoadStep {
     pub(crate) path: PathBuf,
     pub(crate) mode: LoadMode,
+    /// What is said after it.
+    pub(crate) then: Vec<String>,
 }
 
 impl Database {
@@ -106,6 +109,7 @@ impl Table {
         let arrays = columns.iter().map(|(.., values)| Arc::clone(&values.array)).collect();
         let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("columns are as the schema says");
         let layout = Layout::random(random, &columns, rows.num_rows());
+        let rows = if layout.arrival == Arrival::Altered { as_if_added(random, &rows, &layout) } else { rows };
         let columns = columns.into_iter().map(|(name, data_type, values)| ColumnFacts::new(name, &data_type, values)).collect();
         Table { name: table_name(random, number, without), columns, rows, layout }
     }
@@ -141,13 +145,30 @@ impl Table {
             Arrival::Whole => vec![(0, total, LoadMode::Create)],
             Arrival::Appended => vec![(0, half, LoadMode::Create), (half, total - half, LoadMode::Append)],
             Arrival::Replaced => vec![(half, total - half, LoadMode::Create), (0, total, LoadMode::Replace)],
+            Arrival::Altered => return self.write_altered(directory),
         };
         let write = |(number, (start, length, mode)): (usize, &(usize, usize, LoadMode))| {
             let path = self.file(directory, number);
             write_rows(&path, &self.rows.slice(*start, *length));
-            LoadStep { path, mode: *mode }
+            LoadStep { path, mode: *mode, then: Vec::new() }
         };
         parts.iter().enumerate().map(write).collect()
+    }
+
+    /// The first rows as they are loaded, the others, and the first rows as they are in the end.
+    fn write_altered(&self, directory: &Path) -> Vec<LoadStep> {
+        let (total, half) = (self.rows.num_rows(), self.rows.num_rows() / 2);
+        let first = self.rows.slice(0, half);
+        let before = Before::of(&self.name, &first, &self.layout);
+        let files = [0, 1, 2].map(|number| self.file(directory, number));
+        write_rows(&files[0], &before.rows);
+        write_rows(&files[1], &self.rows.slice(half, total - half));
+        write_rows(&files[2], &first);
+        let [first, second, _] = files;
+        vec![
+            LoadStep { path: first, mode: LoadMode::Create, then: before.statements },
+            LoadStep { path: second, mode: LoadMode::Append, then: Vec::new() },
+        ]
     }
 
     /// Those of its files whose rows it has in the end.
@@ -156,6 +177,7 @@ impl Table {
             Arrival::Whole => 0..1,
             Arrival::Appended => 0..2,
             Arrival::Replaced => 1..2,
+            Arrival::Altered => 1..3,
         };
         numbers.map(|number| self.file(directory, number)).collect()
     }

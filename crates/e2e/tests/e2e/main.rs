@@ -2,6 +2,7 @@
 //! every mode and equal to that of an independent engine; and what happens when a part fails.
 
 mod adaptive;
+mod altering;
 mod annotated;
 mod appends;
 mod arrays;

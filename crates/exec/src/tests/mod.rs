@@ -107,7 +107,7 @@ impl Lab {
             let encoded = encode_slice(&*encoding, schema, std::slice::from_ref(batch)).unwrap();
             let key = run.slice(ordinal);
             self.memory.readers.insert(key.clone(), open_slice(schema, encoded.bytes).unwrap());
-            refs.push(SliceRef { ordinal, key, entry: Arc::new(encoded.entry), filtered: None, came: None });
+            refs.push(SliceRef { ordinal, key, entry: Arc::new(encoded.entry), fit: None, filtered: None, came: None });
         }
         self.batches.insert(name.dataset.clone(), (Arc::clone(schema), slices));
         self.parts.push(PartData { name, schema: Arc::clone(schema), partition: 0, sort: vec![], slices: refs, passing: None });

@@ -1,11 +1,15 @@
 //! ALTER TABLE: columns that are added, dropped, renamed, or get another type.
 //!
-//! The rows are written anew by one query, in the layout that the table has, as those of an UPDATE are. Expressions use the
-//! columns as they were before the statement.
+//! Where what is stored can be read with the new columns, only the manifest is changed. Otherwise, as where a column's values are
+//! computed anew or a NULL may be where none is allowed any more, the rows are written anew by one query, in the layout that the table
+//! has, as those of an UPDATE are. Expressions use the columns as they were before the statement.
 
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption, DataType, Expr, Ident,
@@ -13,8 +17,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use futures::TryStreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_load::{LoadMode, LoadSpec};
+use pithead_load::{AlteredColumn, AlteredFrom, LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind, Partitioning, near_names};
 
 use super::{Writer, unsupported};
@@ -71,11 +76,16 @@ impl Altering {
         if columns.len() == dataset.schema.fields().len() && columns.iter().all(Column::is_as_it_was) {
             return Ok(());
         }
-        let plan = plan_of_columns(&query.state, select(&name, &columns)?).await.map_err(fault_from_datafusion)?;
+        let plan = plan_of_columns(&query.state, rows_of(&name, &columns)?).await.map_err(fault_from_datafusion)?;
         query.host.functions().ready(&query.state, &plan).await?;
         let schema = schema(&columns, plan.schema().inner());
         let shape = reshaped(&dataset, &columns);
         let writer = Writer { query };
+        if let Some(columns) = writer.altered(&columns, &schema).await
+            && writer.query.host.alter(&name, &dataset, &shape, &columns).await?
+        {
+            return Ok(());
+        }
         let rows = writer.rows(plan, &schema).await?;
         let spec = LoadSpec {
             mode: LoadMode::Replace,
@@ -189,25 +199,73 @@ impl Column {
         }
     }
 
+    /// Whether its values are those that it has, if need be of another type.
+    fn is_own(&self) -> bool {
+        let is_name = |expr: &Expr| matches!(expr, Expr::Identifier(name) if Some(&name.value) == self.own.as_ref());
+        is_name(&self.value) || matches!(&self.value, Expr::Cast { expr, .. } if is_name(expr))
+    }
+
     fn is_as_it_was(&self) -> bool {
         let kept = self.kept.as_ref();
         kept.is_some_and(|field| *field.name() == self.name && field.is_nullable() == self.is_nullable)
     }
 }
 
+impl Writer {
+    /// The columns as what is stored may be read with them; none: the values of one are computed for each row.
+    async fn altered(&self, columns: &[Column], schema: &SchemaRef) -> Option<Vec<AlteredColumn>> {
+        let mut altered = Vec::with_capacity(columns.len());
+        for (column, field) in columns.iter().zip(schema.fields()) {
+            let from = match &column.own {
+                Some(own) if column.is_own() => AlteredFrom::Own(own.clone()),
+                Some(_) => return None,
+                None => AlteredFrom::Value(self.constant(&column.value, field).await?),
+            };
+            altered.push(AlteredColumn { field: Field::clone(field), from });
+        }
+        Some(altered)
+    }
+
+    /// The one value of an expression; none: it has another one for each row, or none, which is an error wherever there are rows.
+    async fn constant(&self, value: &Expr, field: &Field) -> Option<ArrayRef> {
+        let statement = select(None, vec![SelectItem::UnnamedExpr(value.clone())]).ok()?;
+        let plan = plan_of_columns(&self.query.state, statement).await.ok()?;
+        if has_volatile(&plan) {
+            return None;
+        }
+        let schema = Arc::new(Schema::new(vec![field.clone().with_nullable(true)]));
+        let batches: Vec<RecordBatch> = self.rows(plan, &schema).await.ok()?.try_collect().await.ok()?;
+        let batch = batches.iter().find(|batch| batch.num_rows() > 0)?;
+        batch.columns().first().cloned()
+    }
+}
+
+/// Whether a plan gives other rows each time.
+fn has_volatile(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let looked = plan.apply_with_subqueries(|node| {
+        found |= node.expressions().iter().any(|expr| expr.is_volatile());
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    looked.is_err() || found
+}
+
 /// The query that gives the rows.
-fn select(table: &DatasetName, columns: &[Column]) -> Result<Syntax, Fault> {
-    let text = format!("SELECT 1 FROM {}.{}", quoted(&table.domain), quoted(&table.dataset));
-    let parsed = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
+fn rows_of(table: &DatasetName, columns: &[Column]) -> Result<Syntax, Fault> {
+    let item = |column: &Column| SelectItem::ExprWithAlias {
+        expr: column.value.clone(),
+        alias: Ident::with_quote('"', column.name.as_str()),
+    };
+    select(Some(table), columns.iter().map(item).collect())
+}
+
+fn select(table: Option<&DatasetName>, items: Vec<SelectItem>) -> Result<Syntax, Fault> {
+    let from = table.map(|table| format!(" FROM {}.{}", quoted(&table.domain), quoted(&table.dataset))).unwrap_or_default();
+    let parsed =
+        Parser::new(&GenericDialect {}).try_with_sql(&format!("SELECT 1{from}")).and_then(|mut parser| parser.parse_query());
     let mut query = parsed.map_err(|error| fault_from_datafusion(error.into()))?;
     let SetExpr::Select(select) = query.body.as_mut() else { return Err(Fault::bug("the rows of a table are no SELECT")) };
-    select.projection = columns
-        .iter()
-        .map(|column| SelectItem::ExprWithAlias {
-            expr: column.value.clone(),
-            alias: Ident::with_quote('"', column.name.as_str()),
-        })
-        .collect();
+    select.projection = items;
     Ok(Syntax::Statement(Box::new(Sql::Query(query))))
 }
 

@@ -15,7 +15,7 @@ use pithead_model::{Blame, Dataset, DatasetName, Partitioning, SortKey, Value};
 use tempfile::TempDir;
 
 use super::*;
-use crate::LoadMode;
+use crate::{AlteredColumn, AlteredFrom, LoadMode};
 
 const ROWS: i64 = 20_000;
 
@@ -452,4 +452,89 @@ async fn datasets_of_absent_drives_are_named() {
     assert_eq!(fault.message, "cannot load main.t: drive 0000000000000003 is not connected");
     assert_eq!(snapshot.find(&"tt".parse().unwrap()).unwrap_err().message, "no dataset main.tt; near: main.t");
     assert_eq!(snapshot.find(&"other.x".parse().unwrap()).unwrap_err().message, "no dataset other.x; there is no domain other");
+}
+
+/// The columns of a dataset, the first of them under another name.
+fn with_first_renamed(dataset: &Dataset, name: &str) -> Vec<AlteredColumn> {
+    let fields = dataset.schema.fields().iter().enumerate();
+    let column = |(place, field): (usize, &Arc<arrow::datatypes::Field>)| {
+        let new = if place == 0 { name } else { field.name() };
+        AlteredColumn { field: field.as_ref().clone().with_name(new), from: AlteredFrom::Own(field.name().clone()) }
+    };
+    fields.map(column).collect()
+}
+
+#[tokio::test]
+async fn rows_for_columns_that_were_others_are_a_conflict() {
+    let place = Cluster::new().await;
+    let name: DatasetName = "t".parse().unwrap();
+    let spec = LoadSpec { partitioning: Some(PartitionBy::RoundRobin), ..place.spec(&[]) };
+    place.loader.load_batches(spec, batch(0, 100).schema(), stream::iter([Ok(batch(0, 100))]).boxed()).await.unwrap();
+    let before = place.dataset().await.unwrap();
+    let (started, begun) = tokio::sync::oneshot::channel();
+    let (go, gone) = tokio::sync::oneshot::channel();
+    let rows = stream::once(async move {
+        started.send(()).unwrap();
+        gone.await.unwrap();
+        Ok(batch(100, 100))
+    });
+    let append = LoadSpec { mode: LoadMode::Append, ..place.spec(&[]) };
+    let appending = place.loader.load_batches(append, batch(0, 1).schema(), rows.boxed());
+    let altering = async {
+        begun.await.unwrap();
+        let columns = with_first_renamed(&before, "renamed");
+        assert!(place.loader.alter(&name, &before, &before, &columns).await.unwrap());
+        // Of two that change what they read, the second one has to read it again.
+        let fault = place.loader.alter(&name, &before, &before, &columns).await.unwrap_err();
+        assert_eq!(fault.blame, Blame::Conflict);
+        go.send(()).unwrap();
+    };
+    let (appended, ()) = tokio::join!(appending, altering);
+    let fault = appended.unwrap_err();
+    assert_eq!((fault.blame, fault.message.as_str()), (Blame::Conflict, "the columns of main.t were changed during the load"));
+    let after = place.dataset().await.unwrap();
+    assert_eq!((after.id, &after.partitions, after.rows(), place.rows()), (before.id, &before.partitions, 100, 100));
+    assert_eq!(after.schema.field(0).name(), "renamed");
+}
+
+#[tokio::test]
+async fn columns_that_cannot_be_read_so_are_left_to_others() {
+    let place = Cluster::new().await;
+    let name: DatasetName = "t".parse().unwrap();
+    let spec = LoadSpec { partitioning: Some(PartitionBy::RoundRobin), ..place.spec(&[]) };
+    let nullable = arrow::datatypes::Field::new("n", DataType::Int64, true);
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+    let schema = Arc::new(arrow::datatypes::Schema::new(vec![nullable.clone()]));
+    let rows = RecordBatch::try_new(Arc::clone(&schema), vec![values]).unwrap();
+    place.loader.load_batches(spec, schema, stream::iter([Ok(rows)]).boxed()).await.unwrap();
+    let before = place.dataset().await.unwrap();
+    // The drives here tell nothing of values.
+    let mut known = before.clone();
+    let one_null = pithead_model::ColumnSummary { nulls: 1, ..Default::default() };
+    known.partitions.iter_mut().for_each(|partition| partition.columns = vec![one_null.clone()]);
+    let own = |field: arrow::datatypes::Field| AlteredColumn { field, from: AlteredFrom::Own("n".to_owned()) };
+    let new = |nullable: bool, value: ArrayRef| AlteredColumn {
+        field: arrow::datatypes::Field::new("m", value.data_type().clone(), nullable),
+        from: AlteredFrom::Value(value),
+    };
+    let nothing: ArrayRef = Arc::new(Int64Array::from(vec![None::<i64>]));
+    let not_a_number: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![f64::NAN]));
+    for columns in [
+        // A NULL is there, a type is no wider, a default is NULL where none may be, and one is no value of a manifest.
+        vec![own(nullable.clone().with_nullable(false))],
+        vec![own(nullable.clone().with_data_type(DataType::Int32))],
+        vec![own(nullable.clone()), new(false, Arc::clone(&nothing))],
+        vec![own(nullable.clone()), new(true, not_a_number)],
+    ] {
+        assert!(!place.loader.alter(&name, &known, &known, &columns).await.unwrap(), "{columns:?}");
+    }
+    assert_eq!(place.dataset().await.unwrap(), before);
+    let zero: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![-0.0]));
+    let columns = [own(nullable), new(true, zero), new(true, nothing)].map(|column| column);
+    let columns =
+        [&columns[..2], &[AlteredColumn { field: columns[2].field.clone().with_name("o"), ..columns[2].clone() }]].concat();
+    assert!(place.loader.alter(&name, &before, &before, &columns).await.unwrap());
+    let summaries = place.dataset().await.unwrap().columns();
+    assert_eq!((summaries[1].nulls, summaries[2].nulls), (0, 2));
+    assert_eq!(summaries[1].min, Some(Value::Float(-0.0)));
 }

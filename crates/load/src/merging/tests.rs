@@ -175,13 +175,14 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
     let mut manifest =
         Manifest { version: 8, ..place.loader.fleet().manifest("main", &place.loader.fleet().connected()).await.unwrap() };
     let dataset = manifest.datasets.get_mut("t").unwrap();
-    let id = dataset.id;
+    let (id, schema) = (dataset.id, Arc::clone(&dataset.schema));
     dataset.partitions[0] = Partition::empty(vec![DriveId(1)]);
     (1..=5).for_each(|load| dataset.partitions[0].append(loaded(load)));
     let name: DatasetName = "t".parse().unwrap();
     let change = |from: &[u64], placed: u64, dataset| Replacement {
         name: &name,
         dataset,
+        schema: Arc::clone(&schema),
         made: vec![ReplacementRun {
             partition: 0,
             from: from.iter().copied().map(LoadId).collect(),
@@ -204,6 +205,7 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
     // An append of version 5 may be among what version 9 has merged; one of version 9 or later is not.
     let append = |dataset| pithead_fleet::Change::Append {
         dataset,
+        schema: Arc::clone(&schema),
         load: LoadId(3),
         runs: vec![Some(loaded(3))],
         placed: vec![vec![DriveId(1)]],

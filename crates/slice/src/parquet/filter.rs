@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Datum, PrimitiveArray, Scalar, StringViewArray, downcast_integer_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Scalar, StringViewArray, downcast_integer_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::kernels::cmp;
 use arrow::compute::{and_kleene, is_not_null, is_null, like, nlike, or_kleene};
@@ -16,6 +14,7 @@ use pithead_model::Value;
 use super::columns::Columns;
 use crate::bounds::for_integers;
 use crate::prune::columns_of;
+use crate::scalars::{native, one_row};
 use crate::{Compare, KeySet, Predicate, SliceError};
 
 /// Values of a list up to which each is compared by itself.
@@ -172,7 +171,7 @@ fn value_meaning(data_type: &DataType, value: &Value) -> Option<Meaning> {
         Value::Bytes(_) if *data_type != DataType::BinaryView => return None,
         _ => {}
     }
-    scalar(data_type, value)?;
+    one_row(data_type, value)?;
     Some(if data_type.is_floating() { Meaning::Near } else { Meaning::Exact })
 }
 
@@ -201,7 +200,7 @@ fn combined(parts: &[Predicate], values: &dyn Fn(usize) -> ArrayRef, combine: Co
 }
 
 fn compare(values: &ArrayRef, op: Compare, value: &Value) -> Result<BooleanArray, ArrowError> {
-    let other = scalar(values.data_type(), value).ok_or_else(|| ArrowError::ComputeError("a value has no type".into()))?;
+    let other = one_row(values.data_type(), value).ok_or_else(|| ArrowError::ComputeError("a value has no type".into()))?;
     let other = Scalar::new(other);
     let (values, other): (&dyn Datum, &dyn Datum) = (values, &other);
     match op {
@@ -240,36 +239,5 @@ fn is_among(values: &ArrayRef, list: &[Value]) -> Option<BooleanBuffer> {
         let text = |value: &'_ Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
         let set: HashSet<String> = list.iter().filter_map(text).collect();
         Some(BooleanBuffer::collect_bool(texts.len(), |row| set.contains(texts.value(row))))
-    })
-}
-
-fn native<T: ArrowPrimitiveType>(value: &Value) -> Option<T::Native>
-where
-    T::Native: TryFrom<i128>,
-{
-    if let Value::Int(value) = value { T::Native::try_from(*value).ok() } else { None }
-}
-
-/// The value as an array of one row; none if the type cannot hold it.
-fn scalar(data_type: &DataType, value: &Value) -> Option<ArrayRef> {
-    macro_rules! integer {
-        ($type:ty) => {{
-            let value = native::<$type>(value)?;
-            Some(Arc::new(PrimitiveArray::<$type>::from_value(value, 1).with_data_type(data_type.clone())) as ArrayRef)
-        }};
-    }
-    for_integers!(data_type, integer, other_scalar(data_type, value))
-}
-
-fn other_scalar(data_type: &DataType, value: &Value) -> Option<ArrayRef> {
-    Some(match (data_type, value) {
-        (DataType::Boolean, Value::Int(value @ (0 | 1))) => Arc::new(BooleanArray::from(vec![*value == 1])),
-        (DataType::Float64, Value::Float(value)) => Arc::new(PrimitiveArray::<Float64Type>::from_value(*value, 1)),
-        (DataType::Float32, Value::Float(value)) if f64::from(*value as f32) == *value => {
-            Arc::new(PrimitiveArray::<Float32Type>::from_value(*value as f32, 1))
-        }
-        (DataType::Utf8View, Value::Text(text)) => Arc::new(StringViewArray::from(vec![text.as_str()])),
-        (DataType::BinaryView, Value::Bytes(bytes)) => Arc::new(arrow::array::BinaryViewArray::from(vec![bytes.as_slice()])),
-        _ => return None,
     })
 }
