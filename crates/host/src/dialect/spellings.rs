@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart, OrderByExpr,
-    OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Subscript, TableFactor, TableWithJoins, UnaryOperator,
-    Value, ValueWithSpan, VisitorMut, WildcardAdditionalOptions,
+    OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Subscript, TableFactor, TableWithJoins, TimezoneInfo,
+    UnaryOperator, Value, ValueWithSpan, VisitorMut, WildcardAdditionalOptions,
 };
 use pithead_syntax::walk_mut;
 
@@ -37,6 +37,7 @@ impl VisitorMut for Spellings {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<String> {
         match expr {
             Expr::Cast { data_type, .. } => respell(data_type),
+            Expr::TypedString(typed) => respell(&mut typed.data_type),
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => *op = BinaryOperator::Divide,
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => escape(pattern, escape_char),
             Expr::CompoundFieldAccess { access_chain, .. } => access_chain.iter_mut().for_each(both_bounds),
@@ -137,8 +138,33 @@ fn respell(data_type: &mut DataType) {
         DataType::USmallInt => DataType::SmallIntUnsigned(None),
         DataType::UBigInt => DataType::BigIntUnsigned(None),
         DataType::HugeInt => DataType::Decimal(ExactNumberInfo::PrecisionAndScale(HUGEINT_DIGITS, 0)),
+        DataType::Blob(_) => DataType::Bytea,
+        DataType::Datetime(_) => DataType::Timestamp(None, TimezoneInfo::None),
+        DataType::Custom(name, arguments) if arguments.is_empty() => match alias(name) {
+            Some(known) => known,
+            None => return,
+        },
         _ => return,
     };
+}
+
+/// The type of a name that the parser takes for one of somebody's own.
+fn alias(name: &ObjectName) -> Option<DataType> {
+    let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
+    let moment = |digits| DataType::Timestamp(Some(digits), TimezoneInfo::None);
+    Some(match name.value.to_lowercase().as_str() {
+        "int1" => DataType::TinyInt(None),
+        "short" => DataType::SmallInt(None),
+        "signed" => DataType::Integer(None),
+        "long" => DataType::BigInt(None),
+        "uinteger" => DataType::IntegerUnsigned(None),
+        "bpchar" => DataType::Varchar(None),
+        "timestamp_s" => moment(0),
+        "timestamp_ms" => moment(3),
+        "timestamp_us" => moment(6),
+        "timestamp_ns" => moment(9),
+        _ => return None,
+    })
 }
 
 /// Writes a pattern by the planner's character of escape, if both are written out.
