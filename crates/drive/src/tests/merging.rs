@@ -126,11 +126,13 @@ async fn what_cannot_be_merged_leaves_nothing() {
     load(&drive, 1, 5).await;
     load(&drive, 2, 5).await;
     let before = drive.status().await.unwrap();
-    let other = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    // Of a column that is gone the rows are merged without it; of one that no run has, or has with other values, nothing can be made.
+    let other = |name: &str, data_type| Arc::new(Schema::new(vec![Field::new(name, data_type, true)]));
     for (request, blame) in [
         (merge(load_request(9), &[1, 3]), Blame::Conflict),
         (merge(load_request(2), &[1]), Blame::Conflict),
-        (merge(LoadRequest { schema: other, ..load_request(9) }, &[1]), Blame::User),
+        (merge(LoadRequest { schema: other("z", DataType::Int64), ..load_request(9) }, &[1]), Blame::User),
+        (merge(LoadRequest { schema: other("a", DataType::Int32), ..load_request(9) }, &[1]), Blame::User),
         (merge(LoadRequest { slice_rows: 0, ..load_request(9) }, &[1]), Blame::User),
         (merge(load_request(9), &vec![1; MERGED_MAX + 1]), Blame::User),
     ] {
