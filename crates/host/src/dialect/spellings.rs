@@ -155,7 +155,6 @@ fn alias(name: &ObjectName) -> Option<DataType> {
     Some(match name.value.to_lowercase().as_str() {
         "int1" => DataType::TinyInt(None),
         "short" => DataType::SmallInt(None),
-        "signed" => DataType::Integer(None),
         "long" => DataType::BigInt(None),
         "uinteger" => DataType::IntegerUnsigned(None),
         "bpchar" => DataType::Varchar(None),
