@@ -1,6 +1,8 @@
 //! [`Fit`]: how a dataset's columns are found in slices that were written before some of them were renamed, added, dropped or made
 //! wider (see `pithead_model::lasting`).
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -37,7 +39,9 @@ impl Fit {
         if stored == wanted {
             return Ok(None);
         }
-        let columns = wanted.fields().iter().map(|field| origin(stored, field)).collect::<Result<Vec<_>, _>>()?;
+        let names = stored.fields().iter().enumerate().map(|(place, field)| (lasting_name(field), place));
+        let places: HashMap<Cow<'_, str>, usize> = names.collect();
+        let columns = wanted.fields().iter().map(|field| origin(stored, &places, field)).collect::<Result<Vec<_>, _>>()?;
         let is_same = |(place, origin): (usize, &Origin)| {
             let as_it_is =
                 |stored: &Field, wanted: &Field| stored.name() == wanted.name() && stored.is_nullable() == wanted.is_nullable();
@@ -89,9 +93,9 @@ impl Fit {
     }
 }
 
-fn origin(stored: &SchemaRef, wanted: &Field) -> Result<Origin, String> {
-    let name = lasting_name(wanted);
-    let Some(place) = stored.fields().iter().position(|field| lasting_name(field) == name) else {
+/// `places`: where columns are stored, by the name that they keep.
+fn origin(stored: &SchemaRef, places: &HashMap<Cow<'_, str>, usize>, wanted: &Field) -> Result<Origin, String> {
+    let Some(&place) = places.get(&lasting_name(wanted)) else {
         return match fill(wanted) {
             None => Err(format!("column {} is not stored", wanted.name())),
             Some(None) => Ok(Origin::Filled(None)),
