@@ -169,7 +169,18 @@ class Connection:
             return statement, frames
 
         statement, frames = with_variables(self._native, self._registered, prepare)
+        if statement.columns is not None and statement.writes:
+            return self._returned(statement)
         return Relation(self, query, given, frames, statement)
+
+    def _returned(self, statement: _pithead.Statement) -> Relation:
+        """What a statement with RETURNING gives, which runs once."""
+        names = [name for name, _, _ in statement.columns.columns] if statement.columns else []
+        if len(set(names)) < len(names):
+            raise UserError("RETURNING gives two columns of one name", "give one of them another name by AS")
+        frames = {"returned": frame_of(self._native, self._native.execute(statement))}
+        query = "SELECT * FROM returned"
+        return Relation(self, query, None, frames, self._native.prepare(query, None, list(frames.items())))
 
     def register(self, name: str, source: Source) -> None:
         """Gives a table in memory a name for the statements of this connection, in place of a dataset `main.name` if there is one.

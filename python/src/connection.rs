@@ -41,6 +41,12 @@ impl Statement {
     fn columns(&self) -> Option<types::Columns> {
         self.0.schema().map(|schema| types::Columns::new(&types::plain(schema)))
     }
+
+    /// Whether it changes data, so that it is to run once.
+    #[getter]
+    fn writes(&self) -> bool {
+        self.0.writes()
+    }
 }
 
 /// A table in memory that statements can name.

@@ -267,6 +267,10 @@ def test_adbc(server: Server) -> None:
         schemas = connection.adbc_get_objects(depth="tables").read_all().to_pylist()[0]["catalog_db_schemas"]
         tables = {schema["db_schema_name"]: [table["table_name"] for table in schema["db_schema_tables"]] for schema in schemas}
         assert tables["lab"] == ["notes"] and "ingested" in tables["main"]
+        cursor.execute("DELETE FROM ingested WHERE id < 2 RETURNING id * 2 AS twice")
+        assert sorted(cursor.fetchall()) == [(0,), (0,), (2,), (2,)]
+        cursor.execute("SELECT count(*) FROM ingested")
+        assert cursor.fetchall() == [(9996,)]
         cursor.execute("DROP TABLE ingested")
         with pytest.raises(connection.ProgrammingError, match="nothing"):
             cursor.execute("SELECT nothing FROM items")

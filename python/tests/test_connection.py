@@ -233,3 +233,20 @@ def test_a_directory_has_one_connection_at_a_time(tmp_path: Path) -> None:
     one.close()
     with pithead.connect(tmp_path / "data") as again:
         assert again.datasets() == []
+
+
+def test_a_statement_that_returns_rows_runs_once(conn: pithead.Connection) -> None:
+    conn.sql("CREATE TABLE returned (a INT, b TEXT)")
+    added = conn.sql("INSERT INTO returned VALUES ($1, 'x'), (2, NULL) RETURNING a, b || '!' AS told", [1])
+    assert added.columns == ["a", "told"]
+    for _ in range(2):
+        assert sorted(added.fetchall()) == [(1, "x!"), (2, None)]
+        added = conn.sql("SELECT * FROM added")
+    assert conn.sql("SELECT count(*) FROM returned").fetchone() == (2,)
+    assert conn.execute("DELETE FROM returned WHERE a = 7 RETURNING a").fetchall() == []
+    with pytest.raises(pithead.UserError, match="two columns of one name"):
+        conn.sql("DELETE FROM returned RETURNING a, a")
+    with pytest.raises(pithead.Error, match="RETURNING"):
+        conn.sql("UPDATE returned SET a = a + 1 RETURNING sum(a)")
+    assert conn.executemany("INSERT INTO returned VALUES (?, 'y') RETURNING a", [[5], [6]]).fetchall() == [(6,)]
+    assert conn.sql("SELECT sum(a) FROM returned").fetchone() == (14,)

@@ -203,3 +203,36 @@ def test_names_and_patterns_of_postgresql(connection: psycopg.Connection) -> Non
     with pytest.raises(psycopg.errors.CharacterNotInRepertoire):
         connection.execute(b"SELECT '\xff'")
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_statements_return_what_they_changed(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE OR REPLACE TABLE returned (id BIGINT, name TEXT)")
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO returned VALUES (%s, %s), (2, NULL) RETURNING id, upper(name) AS name", [1, "a"])
+        assert cursor.statusmessage == "INSERT 0 2"
+        assert [column.name for column in cursor.description or []] == ["id", "name"]
+        assert sorted(cursor.fetchall()) == [(1, "A"), (2, None)]
+        cursor.executemany("INSERT INTO returned VALUES (%s, %s) RETURNING id", [(3, "c"), (4, "d")], returning=True)
+        assert cursor.fetchone() == (3,)
+        assert cursor.nextset() and cursor.fetchone() == (4,)
+        cursor.execute("DELETE FROM returned WHERE id > %s RETURNING *", [2])
+        assert sorted(cursor.fetchall()) == [(3, "c"), (4, "d")]
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        connection.execute("DELETE FROM returned RETURNING count(*)")
+    with pytest.raises(psycopg.errors.DataError):
+        connection.execute("UPDATE returned SET id = 7 RETURNING CAST(coalesce(name, 'x') AS INT)")
+    assert connection.execute("SELECT count(*), sum(id) FROM returned").fetchone() == (2, 3)
+
+
+def test_asyncpg_takes_what_a_statement_returns(server: Server) -> None:
+    async def run() -> list[int]:
+        connection = await asyncpg.connect(server.url)
+        try:
+            await connection.execute("CREATE OR REPLACE TABLE taken (id BIGINT)")
+            first = await connection.fetchval("INSERT INTO taken VALUES ($1) RETURNING id + 1", 41)
+            rows = await connection.fetch("UPDATE taken SET id = id * 2 RETURNING id")
+            return [first, *(row["id"] for row in rows), await connection.fetchval("SELECT count(*) FROM taken")]
+        finally:
+            await connection.close()
+
+    assert asyncio.run(run()) == [42, 82, 1]

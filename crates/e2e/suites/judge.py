@@ -154,7 +154,7 @@ class Engine:
 
 def returns_rows(sql):
     words = [word for line in sql.split("\n") if not line.startswith("--") for word in line.split()]
-    return words[0].upper() in ("SELECT", "WITH", "VALUES", "FROM", "(SELECT")
+    return words[0].upper() in ("SELECT", "WITH", "VALUES", "FROM", "(SELECT") or "RETURNING" in words
 
 
 def load_module(path):

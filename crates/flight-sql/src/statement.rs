@@ -27,6 +27,8 @@ pub(crate) struct PlannedQuery {
     sql: String,
     /// Values for further runs, whose rows follow.
     more: Vec<Parameters>,
+    /// The rows of a statement that has run already, since it changes something.
+    written: Option<Vec<RecordBatch>>,
     /// The columns of its rows, as they are sent.
     pub(crate) schema: SchemaRef,
     /// Bytes that it keeps, about.
@@ -41,7 +43,8 @@ pub(crate) enum Ready {
     Done(u64),
 }
 
-/// Makes a statement ready. A query is planned; any other statement is run at once, since clients may never fetch what has no rows.
+/// Makes a statement ready. A query is planned; any other statement is run at once, since clients may never fetch what has no rows, and
+/// need not fetch those of RETURNING.
 /// `planned`: its plan, where it has no placeholders and was planned before.
 pub(crate) async fn ready(
     session: Arc<Session>,
@@ -56,14 +59,26 @@ pub(crate) async fn ready(
         (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
-    let (schema, bytes) = (answer_schema(schema), sql.len() + values.bytes());
-    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more: runs.collect(), schema, bytes }))
+    let (schema, mut bytes) = (answer_schema(schema), sql.len() + values.bytes());
+    let (more, mut written) = (runs.collect::<Vec<_>>(), None);
+    if first.writes() {
+        let mut rows: Vec<RecordBatch> = first.run(&session).await?.rows.try_collect().await?;
+        for values in &more {
+            rows.extend(session.run_with(sql, values).await?.rows.try_collect::<Vec<_>>().await?);
+        }
+        bytes += rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        written = Some(rows);
+    }
+    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more, written, schema, bytes }))
 }
 
 impl PlannedQuery {
     /// Runs it for its caller, whose rights may be others by now.
     pub(crate) async fn rows(self, caller: &Caller) -> Result<Rows, Fault> {
-        let PlannedQuery { session, first, sql, more, schema, .. } = self;
+        let PlannedQuery { session, first, sql, more, written, schema, .. } = self;
+        if let Some(rows) = written {
+            return Ok(stream::iter(rows).map(move |batch| conform(&batch, &schema)).boxed());
+        }
         session.set_caller(Arc::clone(&caller.identity));
         let Answer { rows, .. } = first.run(&session).await?;
         let further = stream::iter(more).then(move |values| {
@@ -97,8 +112,8 @@ pub(crate) async fn update(session: &Session, sql: &str, values: &Values) -> Res
 }
 
 fn changed(answer: Answer) -> Result<u64, Refused> {
-    match answer.is_query {
-        false => Ok(answer.changed.unwrap_or(0)),
-        true => Err(Refused::invalid("the statement has rows as its answer; expected one that changes something")),
+    match (answer.is_query, answer.changed) {
+        (true, None) => Err(Refused::invalid("the statement has rows as its answer; expected one that changes something")),
+        (_, changed) => Ok(changed.unwrap_or(0)),
     }
 }

@@ -85,7 +85,11 @@ impl Talk {
 
 /// What CommandComplete says of rows that were sent.
 pub(crate) fn completed(tag: &str, rows: u64) -> String {
-    if tag == "SELECT" { format!("SELECT {rows}") } else { tag.to_owned() }
+    match tag {
+        "SELECT" | "UPDATE" | "DELETE" => format!("{tag} {rows}"),
+        "INSERT" => format!("INSERT 0 {rows}"),
+        tag => tag.to_owned(),
+    }
 }
 
 /// A fault whose place is counted from the beginning of the whole text: the lines before its statement are added.

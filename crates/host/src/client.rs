@@ -8,6 +8,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
@@ -119,12 +120,19 @@ impl Session {
         | Parsed::Summarize { query }
         | Parsed::Write { statement: query, .. } = &mut parsed
         {
-            match self.client.lock().is_some() {
-                true => pithead_pg_catalog::rewrite(query),
-                false => only_views(query),
-            }
+            self.in_its_words(query);
+        }
+        if let Parsed::Write { returning: Some(query), .. } = &mut parsed {
+            self.in_its_words(query);
         }
         Ok(parsed)
+    }
+
+    fn in_its_words(&self, statement: &mut Syntax) {
+        match self.client.lock().is_some() {
+            true => pithead_pg_catalog::rewrite(statement),
+            false => only_views(statement),
+        }
     }
 
     /// The types of a statement's placeholders `$1`, `$2` and so on, where the statement says them.

@@ -33,7 +33,7 @@ use crate::statement::{self, Named, Parsed};
 use crate::timeout::Deadline;
 use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
-use crate::writing::{self, Altering, Layout, Writing, begins_again};
+use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again, check_returning};
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
 use crate::{
@@ -216,8 +216,8 @@ impl Session {
             Parsed::History(history) => history.run(self, parameters).await,
             Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
             Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
-            Parsed::Write { statement, layout, matches_often } => {
-                self.write(statement, layout, *matches_often, parameters).await
+            Parsed::Write { statement, layout, matches_often, returning } => {
+                self.write(statement, (layout, *matches_often), returning.as_deref(), parameters).await
             }
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
@@ -320,8 +320,8 @@ impl Session {
     async fn write(
         &self,
         statement: &Syntax,
-        layout: &Layout,
-        matches_often: bool,
+        (layout, matches_often): (&Layout, bool),
+        returning: Option<&Syntax>,
         parameters: &Parameters,
     ) -> Result<Answer, Fault> {
         let mut attempt = 1;
@@ -339,9 +339,18 @@ impl Session {
             }
             refuse_broken(&plan)?;
             self.host.functions().ready(&query.state, &plan).await?;
-            let profile = Arc::clone(&query.profile);
-            match (Writing { query, plan, layout: layout.clone(), matches_often, parameters }).run().await {
-                Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
+            let returned = match returning {
+                Some(list) => Some(Returned::new(&query, list).await?),
+                None => None,
+            };
+            let (layout, returned) = (layout.clone(), returned.as_ref());
+            match (Writing { query: &query, plan, layout, matches_often, parameters, returned }).run().await {
+                Ok(rows) => {
+                    let (profile, changed) = (Arc::clone(&query.profile), Some(rows));
+                    let Some(returned) = returned else { return Ok(Answer { profile, changed, ..Answer::done() }) };
+                    let (schema, rows) = returned.answer().await?;
+                    return Ok(Answer { schema, rows, profile, is_query: true, changed });
+                }
                 Err(fault) if begins_again(&fault, attempt) => attempt += 1,
                 Err(fault) => return Err(fault),
             }
@@ -543,7 +552,13 @@ impl Statement {
             | Parsed::DropView(_)
             | Parsed::CopyTo { .. }
             | Parsed::CopyFrom { .. }
-            | Parsed::Write { .. } => (None, None),
+            | Parsed::Write { returning: None, .. } => (None, None),
+            Parsed::Write { returning: Some(list), .. } => {
+                let (query, mut planned) = session.plan(list, &Parameters::default(), None).await?;
+                check_returning(&planned.plan)?;
+                let plan = planned.optimise(&query.state)?;
+                (Some(planned.names.schema(plan.schema().inner())), None)
+            }
             Parsed::History(history) => (history.schema(), None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Substrait { query, .. } => {
@@ -564,6 +579,11 @@ impl Statement {
     /// The columns of what it gives; none where it is no query.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
+    }
+
+    /// Whether it changes data, or what there is of it. Such a one may have rows all the same, where it says RETURNING.
+    pub fn writes(&self) -> bool {
+        matches!(self.parsed.kind(), "write" | "drop")
     }
 
     /// Whether it is an EXPLAIN, whose rows tell of a plan.

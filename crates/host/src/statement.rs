@@ -15,7 +15,7 @@ use crate::history::{self, History};
 use crate::schemas::CATALOG;
 use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
-use crate::writing::{Altering, Layout, as_merge, sort_clauses};
+use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_returning};
 use crate::{
     Parameters, as_of, copying, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
 };
@@ -42,6 +42,8 @@ pub(crate) enum Parsed {
         layout: Layout,
         /// Whether it deletes rows however many rows of another table match each.
         matches_often: bool,
+        /// What RETURNING asks for, as a query over the statement's table.
+        returning: Option<Box<Syntax>>,
     },
     /// ALTER TABLE.
     Alter(Box<Altering>),
@@ -251,9 +253,11 @@ fn told_apart(mut statement: Syntax) -> Result<Parsed, Fault> {
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
+                let returning = take_returning(&mut statement)?;
+                let returning = returning.map(|query| Box::new(mended(Syntax::Statement(Box::new(query)))));
                 let matches_often = matches!(statement, Sql::Delete(_));
                 let statement = mended(Syntax::Statement(Box::new(as_merge(statement))));
-                Ok(Parsed::Write { statement, layout, matches_often })
+                Ok(Parsed::Write { statement, layout, matches_often, returning })
             }
             statement if reads(&statement) => {
                 let mut statement = Syntax::Statement(Box::new(statement));

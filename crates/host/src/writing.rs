@@ -11,6 +11,7 @@ mod layout;
 mod marking;
 mod merging;
 mod planning;
+mod returning;
 
 use std::sync::Arc;
 
@@ -44,18 +45,21 @@ use keys::Wanted;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
 pub(crate) use planning::planned;
+pub(crate) use returning::{Returned, check_returning, take_returning};
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;
 
 /// A statement that writes, planned.
 pub(crate) struct Writing<'a> {
-    pub(crate) query: Query,
+    pub(crate) query: &'a Query,
     pub(crate) plan: LogicalPlan,
     pub(crate) layout: Layout,
     /// Whether rows are deleted however many rows of another table match each.
     pub(crate) matches_often: bool,
     pub(crate) parameters: &'a Parameters,
+    /// Takes the rows that RETURNING asks for.
+    pub(crate) returned: Option<&'a Returned>,
 }
 
 /// The dataset that a statement changes, as it was read.
@@ -81,10 +85,10 @@ pub(crate) fn changed_domain(plan: &LogicalPlan) -> Result<Option<String>, Fault
 impl Writing<'_> {
     /// Runs it. The number of rows that were inserted, deleted or changed.
     pub(crate) async fn run(self) -> Result<u64, Fault> {
-        let Self { query, plan, layout, matches_often, parameters } = self;
+        let Self { query, plan, layout, matches_often, parameters, returned } = self;
         // All at once: the parts that follow need not have all placeholders.
         let plan = parameters.put_into(plan)?;
-        let writer = Writer { query };
+        let writer = Writer { query, returned };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
             LogicalPlan::Dml(DmlStatement { table_name, target, op, input, .. }) => {
@@ -110,11 +114,12 @@ impl Writing<'_> {
     }
 }
 
-struct Writer {
-    query: Query,
+struct Writer<'a> {
+    query: &'a Query,
+    returned: Option<&'a Returned>,
 }
 
-impl Writer {
+impl Writer<'_> {
     async fn create(&self, create: CreateMemoryTable, layout: Layout) -> Result<u64, Fault> {
         if create.temporary {
             return Err(unsupported("CREATE TEMPORARY TABLE"));
@@ -151,15 +156,22 @@ impl Writer {
 
     async fn insert(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let schema = Arc::clone(&changed.dataset.schema);
-        let rows = self.rows(input, &schema).await?;
+        let rows = self.returning(self.rows(input, &schema).await?);
         let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(changed.name, vec![]) };
         self.load(spec, schema, rows).await
     }
 
     async fn delete(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let (scan, predicate) = filtered(&input)?;
-        let Some(predicate) = predicate else { return self.truncate(changed).await };
+        let Some(predicate) = predicate else {
+            self.keep_going(&changed, scan).await?;
+            return self.truncate(changed).await;
+        };
         let wanted = self.wanted(predicate, scan.schema()).await?;
+        if self.returned.is_some() {
+            wanted.check_settled()?;
+            self.keep_going(&changed, only(scan.clone(), &wanted)?).await?;
+        }
         if let Some(deleted) = self.mark(&changed, &scan, &wanted).await? {
             return Ok(deleted);
         }
@@ -176,7 +188,7 @@ impl Writer {
         let LogicalPlan::Projection(projection) = &input else { return Err(Fault::bug("an UPDATE has no new values")) };
         let (scan, predicate) = filtered(&projection.input)?;
         let Some(predicate) = predicate else {
-            let new = self.rows(input.clone(), &changed.dataset.schema).await?;
+            let new = self.returning(self.rows(input.clone(), &changed.dataset.schema).await?);
             return self.rewrite(changed, new).await;
         };
         let wanted = self.wanted(predicate, scan.schema()).await?;
@@ -191,10 +203,26 @@ impl Writer {
         let updated = self.count(going).await?;
         if updated > 0 {
             let kept = self.kept(scan, wanted.predicate, &changed).await?;
-            let new = self.rows(new, &changed.dataset.schema).await?;
+            let new = self.returning(self.rows(new, &changed.dataset.schema).await?);
             self.rewrite(changed, kept.chain(new).boxed()).await?;
         }
         Ok(updated)
+    }
+
+    /// Rows that are to be written, which RETURNING tells of.
+    fn returning(&self, rows: Batches) -> Batches {
+        match self.returned {
+            Some(returned) => returned.keep(rows),
+            None => rows,
+        }
+    }
+
+    /// Asks for the rows that go, where RETURNING is to tell of them.
+    async fn keep_going(&self, changed: &Changed, going: LogicalPlan) -> Result<(), Fault> {
+        let Some(returned) = self.returned else { return Ok(()) };
+        let mut rows = returned.keep(self.rows(going, &changed.dataset.schema).await?);
+        while rows.try_next().await?.is_some() {}
+        Ok(())
     }
 
     /// The rows that were changed, deleted or added.

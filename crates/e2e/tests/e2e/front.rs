@@ -55,6 +55,12 @@ fn statements_are_answered_over_drives_of_both_kinds() {
             client.query("CREATE TABLE made AS SELECT id FROM t; INSERT INTO made VALUES (7); DELETE FROM made WHERE id = 1");
         assert_eq!(tags(&replies), ["SELECT 5", "INSERT 0 1", "DELETE 1"]);
         assert_eq!(rows(&client.query("SELECT sum(id) FROM made")), [["21"]]);
+        let replies = client.query(
+            "INSERT INTO made SELECT id + 10 FROM made RETURNING id; UPDATE made SET id = 0 WHERE id > 12 RETURNING *; \
+             DELETE FROM made WHERE id = 99 RETURNING id",
+        );
+        assert_eq!(tags(&replies), ["INSERT 0 5", "UPDATE 4", "DELETE 0"]);
+        assert_eq!(rows(&replies).len(), 9);
         assert_eq!(tags(&client.query("DROP TABLE made")), ["DROP TABLE"]);
     }
 }

@@ -80,7 +80,7 @@ impl Altering {
         query.host.functions().ready(&query.state, &plan).await?;
         let schema = schema(&columns, plan.schema().inner());
         let shape = reshaped(&dataset, &columns);
-        let writer = Writer { query };
+        let writer = Writer { query: &query, returned: None };
         if let Some(columns) = writer.altered(&columns, &schema).await
             && writer.query.host.alter(&name, &dataset, &shape, &columns).await?
         {
@@ -211,7 +211,7 @@ impl Column {
     }
 }
 
-impl Writer {
+impl Writer<'_> {
     /// The columns as what is stored may be read with them; none: the values of one are computed for each row.
     async fn altered(&self, columns: &[Column], schema: &SchemaRef) -> Option<Vec<AlteredColumn>> {
         let mut altered = Vec::with_capacity(columns.len());

@@ -23,7 +23,7 @@ use super::merging::Merge;
 /// Keys of a statement at most. Where there are more, all rows of the table are written anew.
 const KEYS_MAX: usize = 65_536;
 
-impl Writer {
+impl Writer<'_> {
     /// A condition that holds for each row of the table that rows of the source are about, and maybe for others; none where keys do not
     /// tell, or where there are too many.
     pub(super) async fn about(&self, merge: &Merge) -> Result<Option<Expr>, Fault> {
@@ -166,8 +166,10 @@ impl Wanted {
         if !self.predicate.exists(|part| Ok(!settled(part)?)).map_err(fault_from_datafusion)? {
             return Ok(());
         }
-        let fault =
-            Fault::new(Blame::Unsupported, "an UPDATE whose condition has random values, or a LIMIT that hangs on the row");
+        let fault = Fault::new(
+            Blame::Unsupported,
+            "an UPDATE, or a DELETE with RETURNING, whose condition has random values, or a LIMIT that hangs on the row",
+        );
         Err(fault
             .hint("write the keys of its rows into a table first: CREATE TABLE … AS SELECT …, then WHERE key IN (SELECT …)"))
     }

@@ -18,7 +18,7 @@ use super::{Changed, Writer};
 /// The share of a table's rows that are marked at most to be written again, one in so many.
 const WRITTEN_AGAIN_MAX: u64 = 2;
 
-impl Writer {
+impl Writer<'_> {
     /// Has the rows go that a predicate holds for. How many these were; none where all rows have to be written anew instead, and
     /// nothing was changed.
     pub(super) async fn mark(&self, changed: &Changed, scan: &LogicalPlan, wanted: &Wanted) -> Result<Option<u64>, Fault> {
@@ -39,7 +39,7 @@ impl Writer {
         let Some(mut spec) = self.marks(changed, scan, wanted).await? else { return Ok(None) };
         spec.alone |= new.expressions().iter().any(has_subquery);
         let schema = Arc::clone(&changed.dataset.schema);
-        let rows = self.rows(new.clone(), &schema).await?;
+        let rows = self.returning(self.rows(new.clone(), &schema).await?);
         self.query.host.exchange(spec, ExchangeSpec { schema, rows, gone: None }).await
     }
 
