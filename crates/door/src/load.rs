@@ -67,6 +67,9 @@ pub struct Marked {
     pub gone: u64,
     /// Of each column, nulls among them.
     pub nulls_gone: Vec<u64>,
+    /// A checksum of which rows they were, the same wherever the run is; none: a release that told no such thing.
+    #[serde(default)]
+    pub going: Option<u64>,
     /// The run that has the other rows, be there any or not. None: no row went, and nothing was written.
     pub left: Option<Loaded>,
 }

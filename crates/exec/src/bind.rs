@@ -27,8 +27,9 @@ use crate::codes::with_codes;
 use crate::conform::{check, conform, rename};
 use crate::features::features;
 use crate::keys::with_keys;
-use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
+use crate::level::{Carried, Filtered, Sums, Waiting, is_in, truth_of};
 use crate::order::order_of;
+use crate::pruning::slice_may_match;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, ReadCounters, SliceTable, TablePart};
@@ -152,6 +153,12 @@ impl Bound {
     pub fn features(&self, expected: Option<(f64, f64)>) -> Option<Features> {
         let (part, filtered) = (self.parts.first()?, self.filtered.as_ref()?);
         features(&self.plan, part, filtered, &self.waiting(), expected).ok()
+    }
+
+    /// The slices, those aside whose bounds show that the only column of the sub-plan is true of none of their rows.
+    pub fn may_be_true(&self) -> Vec<SliceRef> {
+        let truth = self.parts.first().map(|part| truth_of(&self.plan, part, &self.state)).unwrap_or_default();
+        self.queue.slices().iter().filter(|slice| slice_may_match(&truth, &slice.entry)).cloned().collect()
     }
 
     /// Takes the last slice that nobody has taken, to hand it back as it is stored.

@@ -10,8 +10,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
-use datafusion::logical_expr::{LogicalPlan, TableScan, TableSource};
+use datafusion::logical_expr::expr_rewriter::{unnormalize_col, unnormalize_cols};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, TableScan, TableSource, lit};
 use pithead_functions::ready_to_run;
 use pithead_model::{SliceEntry, SliceSpan};
 
@@ -75,6 +75,31 @@ impl Filtered {
     /// Whether any row of a slice may pass the filters.
     pub(crate) fn may_match(&self, entry: &SliceEntry) -> bool {
         !self.zone_maps || slice_may_match(&self.conditions, entry)
+    }
+}
+
+/// Conditions that all hold where the only column of a plan is true; no condition where that is nothing that the driving scan's
+/// rows alone say.
+pub(crate) fn truth_of(plan: &LogicalPlan, part: &TablePart, state: &SessionState) -> Vec<Conjunct> {
+    let LogicalPlan::Projection(projection) = plan else { return Vec::new() };
+    let ([expr], LogicalPlan::TableScan(scan)) = (&projection.expr[..], renamed(&projection.input)) else { return Vec::new() };
+    if feed_of(&scan.source, part) != Some(Feed::Round) || !scan.filters.is_empty() {
+        return Vec::new();
+    }
+    let expr = unnormalize_col(true_where(expr).clone());
+    let physical = DFSchema::try_from(Arc::clone(&part.schema)).and_then(|names| state.create_physical_expr(expr, &names));
+    physical.map(|expr| conjuncts(&expr, &part.schema)).unwrap_or_default()
+}
+
+/// What an expression is true for, where that is all that it says.
+fn true_where(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => true_where(&alias.expr),
+        Expr::IsTrue(inner) => true_where(inner),
+        Expr::BinaryExpr(binary) if binary.op == Operator::IsNotDistinctFrom && *binary.right == lit(true) => {
+            true_where(&binary.left)
+        }
+        expr => expr,
     }
 }
 

@@ -53,6 +53,8 @@ pub struct FakeDoor {
     pub merges: AtomicBool,
     /// Why runs are not merged after all.
     pub merge_fault: Mutex<Option<Fault>>,
+    /// Whether it marks other rows than it is asked to.
+    pub marks_others: AtomicBool,
     /// Nothing answers.
     pub is_down: AtomicBool,
     /// Commits that another host gets ahead of.
@@ -82,6 +84,7 @@ impl FakeDoor {
             loads_fail: AtomicBool::new(false),
             merges: AtomicBool::new(true),
             merge_fault: Mutex::default(),
+            marks_others: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
             conflicts: AtomicU32::new(0),
             answers_lost: AtomicU32::new(0),
@@ -295,7 +298,10 @@ impl Door for FakeDoor {
         self.check()?;
         let MarkRun { into, load, plan, .. } = request;
         let run = SliceKey { name: into.name.clone(), dataset: into.dataset, load, partition: into.partition, number: None };
-        let going: Vec<i64> = plan.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        let mut going: Vec<i64> = plan.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        if self.marks_others.load(Ordering::Relaxed) {
+            going.iter_mut().for_each(|number| *number += 1);
+        }
         let stays = |batch: &RecordBatch| {
             let numbers = batch.column(0).as_primitive::<Int64Type>().values();
             let stays: BooleanArray = numbers.iter().map(|number| Some(!going.contains(number))).collect();
@@ -305,11 +311,15 @@ impl Door for FakeDoor {
         let after: Vec<RecordBatch> = before.iter().map(stays).collect();
         let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
         let gone = (rows(&before) - rows(&after)) as u64;
+        let numbers = |batches: &[RecordBatch]| -> i64 {
+            batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).sum()
+        };
+        let going = Some((numbers(&before) - numbers(&after)) as u64);
         let left = match gone {
             0 => None,
             _ => Some(self.load(into, stream::iter(after.into_iter().map(Ok)).boxed()).await?),
         };
-        Ok(Marked { gone, nulls_gone: vec![0], left })
+        Ok(Marked { gone, nulls_gone: vec![0], going, left })
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

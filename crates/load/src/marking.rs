@@ -261,9 +261,9 @@ async fn mark_run(
     let request = MarkRun { into, load: run, plan: plan.clone(), time_zone: time_zone.clone() };
     let rows = part.runs.iter().find(|known| known.load == run).map_or(0, |known| known.rows);
     let placed = part.copies.clone();
-    match mark_copies(request, dataset, rows, &copies_of(part, drives)?).await {
+    match mark_copies(drives, request, dataset, rows, &copies_of(part, drives)?).await {
         Ok(Marked { gone, left: None, .. }) => Ok((gone, None)),
-        Ok(Marked { gone, nulls_gone, left: Some(left) }) => {
+        Ok(Marked { gone, nulls_gone, left: Some(left), .. }) => {
             Ok((gone, Some(ReplacementRun { partition, from: vec![run], run: left, placed, nulls_gone: Some(nulls_gone) })))
         }
         Err(fault) => {
@@ -273,12 +273,26 @@ async fn mark_run(
     }
 }
 
-/// The first copy marks the run of so many rows. The others get what is left byte for byte.
-async fn mark_copies(request: MarkRun, dataset: &Dataset, rows: u64, copies: &[ConnectedDrive]) -> Result<Marked, Fault> {
+/// The copies of a run of so many rows are marked side by side. One that comes to another end than the first gets what is left there,
+/// byte for byte.
+async fn mark_copies(
+    drives: &Drives,
+    request: MarkRun,
+    dataset: &Dataset,
+    rows: u64,
+    copies: &[ConnectedDrive],
+) -> Result<Marked, Fault> {
     let Some((first, others)) = copies.split_first() else { return Err(Fault::bug("a partition on no drive")) };
     let LoadRequest { load, ref name, partition, .. } = request.into;
     let key = SliceKey { name: name.clone(), dataset: dataset.id, load, partition, number: None };
-    let marked = first.door.mark_run(request).await.map_err(|fault| fault.at_drive(first.label()))?;
+    let mut outcomes = join_all(copies.iter().map(|copy| copy.door.mark_run(request.clone()))).await.into_iter();
+    let marked = outcomes.next().ok_or_else(|| Fault::bug("a copy without an outcome"))?;
+    let marked = marked.map_err(|fault| fault.at_drive(first.label()))?;
+    let is_other = |outcome: Result<Marked, Fault>| marked.going.is_none() || outcome.ok().as_ref() != Some(&marked);
+    let behind = others.iter().zip(outcomes).filter_map(|(copy, outcome)| is_other(outcome).then(|| copy.clone()));
+    let behind: Vec<ConnectedDrive> = behind.collect();
+    let ids: Vec<DriveId> = behind.iter().map(|copy| copy.id()).collect();
+    give_up(drives, (name, dataset.id), partition, load, &ids).await;
     let left = match &marked.left {
         None if marked.gone == 0 => return Ok(marked),
         None => return Err(Fault::bug(format!("{} rows of {} went, and none are told to be left", marked.gone, key.name))),
@@ -289,7 +303,7 @@ async fn mark_copies(request: MarkRun, dataset: &Dataset, rows: u64, copies: &[C
         let what = format!("{} of {rows} rows of a run of {} went, and {} are left", marked.gone, key.name, left.run.rows);
         return Err(Fault::bug(what));
     }
-    relay_to(&key, first, others).await?;
+    relay_to(&key, first, &behind).await?;
     Ok(marked)
 }
 

@@ -1,5 +1,7 @@
 //! [`mark`]: takes rows from a slice, without writing anew what is stored of the others.
 
+use std::ops::Range;
+
 use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
 use pithead_model::SLICE_BYTES_MAX;
@@ -14,6 +16,8 @@ use crate::{SliceError, unseal, verify};
 pub struct MarkedSlice {
     /// The whole slice, with its header.
     pub bytes: Bytes,
+    /// The bytes of it that the slice had before, at the same place: all between the header and the marks.
+    pub kept: Range<usize>,
     /// Rows that are left.
     pub rows: u64,
     /// Rows that are gone, now or before.
@@ -37,12 +41,14 @@ pub fn mark(slice: Bytes, gone: &BooleanBuffer) -> Result<Option<MarkedSlice>, S
         return Ok(None);
     }
     if marks.gone() == 0 {
-        return Ok(Some(MarkedSlice { bytes: slice, rows: index.rows, gone: 0 }));
+        let kept = HEADER_BYTES..slice.len();
+        return Ok(Some(MarkedSlice { bytes: slice, kept, rows: index.rows, gone: 0 }));
     }
     let (body, _) = split(body)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len() + index.rows as usize / 8 + HEADER_BYTES);
     bytes.resize(HEADER_BYTES, 0);
     bytes.extend_from_slice(&body);
+    let kept = HEADER_BYTES..bytes.len();
     marks.append_to(&mut bytes);
     if bytes.len() > SLICE_BYTES_MAX {
         return Err(SliceError::TooLarge { bytes: bytes.len(), max: SLICE_BYTES_MAX });
@@ -50,5 +56,5 @@ pub fn mark(slice: Bytes, gone: &BooleanBuffer) -> Result<Option<MarkedSlice>, S
     let (rows, gone) = (index.rows - marks.gone(), marks.gone());
     let (encoding, version) = header.encoding;
     seal_in_place((encoding, version | MARKED), rows, header.columns, &mut bytes);
-    Ok(Some(MarkedSlice { bytes: bytes.into(), rows, gone }))
+    Ok(Some(MarkedSlice { bytes: bytes.into(), kept, rows, gone }))
 }

@@ -1,7 +1,7 @@
 //! [`Store`]: what a drive needs from the medium under it.
 
 use std::fmt::Debug;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -66,6 +66,8 @@ pub enum Write {
         from: Key,
         /// The key that gets it.
         to: Key,
+        /// The part of it that `to` gets, and what it has around that; none: the whole value, and nothing else.
+        splice: Option<Splice>,
     },
     /// Deletes a key. A key that does not exist is no error unless `expected` names a version.
     Delete {
@@ -74,6 +76,17 @@ pub enum Write {
         /// The condition.
         expected: Expected,
     },
+}
+
+/// A part of a value, between bytes that are new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Splice {
+    /// What comes before the part.
+    pub head: Value,
+    /// The part, in bytes of the value; at least one, and all must be there, else the write is in conflict.
+    pub kept: Range<u64>,
+    /// What comes behind it.
+    pub tail: Value,
 }
 
 /// A value under its key.
@@ -262,6 +275,20 @@ impl Put {
     /// A forced put with an empty version and tag.
     pub fn forced(key: impl Into<Key>, value: impl Into<Value>) -> Self {
         Self { key: key.into(), value: value.into(), version: Version::new(), tag: Tag::default(), expected: Expected::Any }
+    }
+}
+
+impl Splice {
+    /// What `to` gets where `from` has this value; none: the value does not have the part.
+    pub fn of(&self, value: &[u8]) -> Option<Value> {
+        let kept = usize::try_from(self.kept.start).ok()?..usize::try_from(self.kept.end).ok()?;
+        Some([&self.head[..], value.get(kept)?, &self.tail].concat().into())
+    }
+
+    /// Bytes of what `to` gets.
+    pub fn bytes(&self) -> u64 {
+        let kept = self.kept.end.saturating_sub(self.kept.start);
+        kept.saturating_add(self.head.len() as u64 + self.tail.len() as u64)
     }
 }
 

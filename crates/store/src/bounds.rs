@@ -6,7 +6,7 @@ use pithead_model::{Bytes, SLICE_BYTES_MAX};
 
 use crate::api::show_key;
 use crate::recipe::is_own;
-use crate::{Key, Put, StoreError, Write};
+use crate::{Key, Put, Splice, StoreError, Write};
 
 /// The longest key. The empty key is legal. Kinetic's clients name keys of up to 4,096 bytes, and a prefix comes before them.
 pub const KEY_BYTES_MAX: usize = 4_160;
@@ -24,7 +24,10 @@ pub(crate) fn check_batch(batch: &[Write]) -> Result<(), StoreError> {
     batch.iter().try_for_each(|write| match write {
         Write::Put(put) => check_put(put),
         Write::Delete { key, .. } => check_key(key),
-        Write::Copy { from, to } => check_key(from).and_then(|()| check_key(to)),
+        Write::Copy { from, to, splice } => {
+            check_key(from).and_then(|()| check_key(to))?;
+            splice.as_ref().map_or(Ok(()), |splice| check_splice(to, splice))
+        }
     })?;
     check_copies(batch)
 }
@@ -68,6 +71,13 @@ pub(crate) fn check_value(what: &str, bytes: usize) -> Result<(), StoreError> {
     }
     let (bytes, bytes_max) = (Bytes(bytes as u64), Bytes(VALUE_BYTES_MAX as u64));
     Err(StoreError::TooLarge(format!("the value of {what} has {bytes}; a value has at most {bytes_max}")))
+}
+
+fn check_splice(to: &Key, splice: &Splice) -> Result<(), StoreError> {
+    if splice.kept.is_empty() {
+        return Err(StoreError::TooLarge(format!("a copy to {} keeps no byte of the value; put it instead", show_key(to))));
+    }
+    check_value(&show_key(to), usize::try_from(splice.bytes()).unwrap_or(usize::MAX))
 }
 
 fn check_put(put: &Put) -> Result<(), StoreError> {

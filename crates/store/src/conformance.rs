@@ -5,9 +5,11 @@ mod random;
 mod ranges;
 mod together;
 
+use std::ops::Range;
+
 use crate::bounds::SEGMENT_BYTES_MIN;
 use crate::{
-    DiskStore, Durability, Expected, KEY_BYTES_MAX, Key, MemoryStore, Put, Staged, Store, StoreError, StoreOptions,
+    DiskStore, Durability, Expected, KEY_BYTES_MAX, Key, MemoryStore, Put, Splice, Staged, Store, StoreError, StoreOptions,
     TAG_BYTES_MAX, Tag, VALUE_BYTES_MAX, VERSION_BYTES_MAX, Value, Version, Write,
 };
 
@@ -208,7 +210,11 @@ fn only_what_is_staged_can_be_adopted() {
 }
 
 fn copy(from: &str, to: &str) -> Write {
-    Write::Copy { from: Key::copy_from_slice(from.as_bytes()), to: Key::copy_from_slice(to.as_bytes()) }
+    spliced(from, to, None)
+}
+
+fn spliced(from: &str, to: &str, splice: Option<Splice>) -> Write {
+    Write::Copy { from: Key::copy_from_slice(from.as_bytes()), to: Key::copy_from_slice(to.as_bytes()), splice }
 }
 
 #[test]
@@ -249,6 +255,76 @@ fn copies_of_nothing_and_of_what_is_written_are_refused() {
         }
         assert_eq!(store.keys(), [Key::from("k")]);
     });
+}
+
+/// Parts of `from`: the first bytes, those between, and the last.
+fn parts(from: &Value) -> [(Splice, Value); 3] {
+    let bytes = from.len() as u64;
+    let of = |head: &[u8], kept: Range<u64>, tail: &[u8]| {
+        let within = &from[kept.start as usize..kept.end as usize];
+        let whole = [head, within, tail].concat().into();
+        (Splice { head: Value::copy_from_slice(head), kept, tail: Value::copy_from_slice(tail) }, whole)
+    };
+    [of(b"", 0..bytes - 1, b"behind"), of(b"before", 64..bytes - 64, &[7; SEGMENT_BYTES_MIN]), of(b"", bytes - 10..bytes, b"")]
+}
+
+#[test]
+fn parts_of_values_stand_between_new_bytes_and_outlive_them() {
+    on_each(|store| {
+        for (name, from) in [("large", value(1, 3 * SEGMENT_BYTES_MIN)), ("small", value(2, 300))] {
+            store.through(vec![put(name, from.clone())]).unwrap();
+            for (splice, whole) in parts(&from) {
+                store.through(vec![spliced(name, "part", Some(splice)), copy(name, "copy")]).unwrap();
+                assert_eq!(
+                    (store.held("part"), store.held("copy"), store.held(name)),
+                    (Some(whole), Some(from.clone()), Some(from.clone()))
+                );
+            }
+            // A part of a part that begins in what was put before it, and ends in what it kept.
+            let [_, (splice, whole), _] = parts(&from);
+            store.through(vec![spliced(name, "part", Some(splice))]).unwrap();
+            let again = Splice { head: "x".into(), kept: 3..100, tail: "".into() };
+            let expected = again.of(&whole);
+            store.through(vec![spliced("part", "again", Some(again))]).unwrap();
+            store.through(vec![delete(name), delete("part"), delete("copy")]).unwrap();
+            store.compact().unwrap();
+            assert_eq!(store.held("again"), expected);
+            store.through(vec![delete("again")]).unwrap();
+            assert_eq!(store.usage().unwrap().pack_bytes, 0, "nobody has any of it any more");
+        }
+    });
+}
+
+#[test]
+fn parts_that_are_not_there_are_refused() {
+    on_each(|store| {
+        let whole = value(1, 70_000);
+        store.through(vec![put("k", whole.clone())]).unwrap();
+        let part = |kept| Some(Splice { head: "new".into(), kept, tail: "".into() });
+        is_conflict(store.through(vec![put("x", value(2, 10)), spliced("k", "y", part(1..70_001))]), "k");
+        is_conflict(store.through(vec![spliced("nothing", "y", part(0..1))]), "nothing");
+        for kept in [5..5, Range { start: 6, end: 5 }, 0..VALUE_BYTES_MAX as u64] {
+            assert!(matches!(store.through(vec![spliced("k", "y", part(kept))]), Err(StoreError::TooLarge(_))));
+        }
+        assert_eq!((store.keys(), store.held("k")), (vec![Key::from("k")], Some(whole)));
+    });
+}
+
+#[test]
+fn values_of_too_many_parts_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = DiskStore::open(dir.path(), small_options()).unwrap();
+    store.through(vec![put("0", value(1, 70_000))]).unwrap();
+    let more = |number: u64| {
+        let splice = Splice { head: "h".into(), kept: 0..70_000 + 2 * number, tail: "t".into() };
+        let write = spliced(&number.to_string(), &(number + 1).to_string(), Some(splice));
+        store.write(vec![write], Durability::Back)
+    };
+    let made = (0..).find(|number| more(*number).is_err()).unwrap();
+    assert!(made > 1_000, "{made} values");
+    let refused = more(made);
+    assert!(matches!(&refused, Err(StoreError::TooLarge(what)) if what.contains("parts")), "{refused:?}");
+    assert_eq!(store.held(&made.to_string()).map(|value| value.len() as u64), Some(70_000 + 2 * made));
 }
 
 #[test]

@@ -6,19 +6,21 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Condvar, Mutex};
 use pithead_model::DriveId;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::api::show_key;
 use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_copies_beside, check_key};
 use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
 use crate::format::io_error;
-use crate::index::{Action, Batch, Change, Depth, Index, NewValue, StoredValue, Totals, corrupt};
+use crate::index::{Action, Batch, Change, Depth, Index, NewValue, Spliced, StoredValue, Totals, corrupt};
 use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::recipe::is_own;
 use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Segments};
-use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse, Value, Version, Write};
+use crate::{Durability, Entry, Expected, Key, Put, Splice, Staged, StoreError, StoreUse, Value, Version, Write};
 
 /// How often a reader looks at a key whose value moves again and again.
 const LOOKS_MAX: usize = 64;
@@ -217,10 +219,11 @@ impl Core {
             changes.push(match write {
                 Write::Delete { key, expected } => Change { key, expected, action: Action::Delete },
                 Write::Put(put) => self.put(put, &mut pinned)?,
-                Write::Copy { from, to } => {
+                Write::Copy { from, to, splice } => {
                     self.allow_recipes()?;
+                    let splice = splice.map(|splice| self.splice(&from, &to, &splice, &mut pinned)).transpose()?;
                     let [pack, own, copy] = [(); 3].map(|()| self.next_number());
-                    let action = Action::Copy { from, pack, own, copy };
+                    let action = Action::Copy { from, pack, own, copy, splice };
                     Change { key: to, expected: Expected::Any, action }
                 }
             });
@@ -245,15 +248,43 @@ impl Core {
 
     fn put(&self, put: Put, pinned: &mut Pinned) -> Result<Change, StoreError> {
         let Put { key, value, version, tag, expected } = put;
-        let value = if value.len() < SEGMENT_BYTES_MIN {
-            NewValue::Inline(value)
-        } else {
-            let extent = self.place(&key, &value)?;
-            let (place, checksum) = (extent.place, extent.checksum);
-            pinned.add(extent);
-            NewValue::Segment { place, checksum }
-        };
+        let value = self.new_value(&key, value, pinned)?;
         Ok(Change { key, expected, action: Action::Put { version, tag, value } })
+    }
+
+    /// Writes a value, where it is a large one.
+    fn new_value(&self, key: &Key, value: Value, pinned: &mut Pinned) -> Result<NewValue, StoreError> {
+        if value.len() < SEGMENT_BYTES_MIN {
+            return Ok(NewValue::Inline(value));
+        }
+        let extent = self.place(key, &value)?;
+        let (place, checksum) = (extent.place, extent.checksum);
+        pinned.add(extent);
+        Ok(NewValue::Segment { place, checksum })
+    }
+
+    /// Reads the value that a part is wanted of, for the checksums, and writes what is new around it.
+    fn splice(&self, from: &Key, to: &Key, splice: &Splice, pinned: &mut Pinned) -> Result<Box<Spliced>, StoreError> {
+        let conflict = || StoreError::Conflict { key: show_key(from) };
+        let (value, _) = self.get(from)?.ok_or_else(conflict)?;
+        let Splice { head, kept, tail } = splice;
+        // A value has at most 64 MiB, which all of these are parts of.
+        let short = |bytes: u64| u32::try_from(bytes).map_err(|_| conflict());
+        let part = value.get(kept.start as usize..kept.end as usize).ok_or_else(conflict)?;
+        let mut checksum = Xxh3::new();
+        [&head[..], part, tail].into_iter().for_each(|bytes| checksum.update(bytes));
+        let around = match [&head[..], tail].concat() {
+            around if around.is_empty() => None,
+            around => Some((self.next_number(), self.new_value(to, around.into(), pinned)?)),
+        };
+        Ok(Box::new(Spliced {
+            was: xxh3_64(&value),
+            checksum: checksum.digest(),
+            head: short(head.len() as u64)?,
+            kept: short(kept.start)?..short(kept.end)?,
+            tail: short(tail.len() as u64)?,
+            around,
+        }))
     }
 
     fn check_writable(&self) -> Result<(), StoreError> {
@@ -266,7 +297,7 @@ impl Core {
 
     /// Writes a large value. If there is no room, it gives back dead room first.
     fn place(&self, key: &[u8], value: &[u8]) -> Result<Extent, StoreError> {
-        let what = crate::api::show_key(key);
+        let what = show_key(key);
         match self.segments.write(&what, value, self.reserve_bytes) {
             Err(StoreError::NoSpace { .. }) if self.reclaim(value.len() as u64) => {
                 self.segments.write(&what, value, self.reserve_bytes)

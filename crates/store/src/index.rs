@@ -37,7 +37,7 @@ use crate::medium::Medium;
 use crate::record::ValueLocation;
 use crate::{StoreError, Value};
 
-pub(crate) use self::apply::{Action, Batch, Change, Committed, Named, NewValue, Was};
+pub(crate) use self::apply::{Action, Batch, Change, Committed, Named, NewValue, Spliced, Was};
 pub(crate) use self::commit::Depth;
 use self::commit::Unflushed;
 pub(crate) use self::dedup_parts::{PartAt, Parts, Raw, ValuePart};

@@ -36,7 +36,8 @@ mod sum;
 mod upgrade;
 
 pub use api::{
-    Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write, show_key,
+    Durability, Entry, Expected, Key, KeyRange, Put, Splice, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write,
+    show_key,
 };
 pub use bounds::{KEY_BYTES_MAX, TAG_BYTES_MAX, VALUE_BYTES_MAX, VERSION_BYTES_MAX};
 pub use cache::CacheUse;

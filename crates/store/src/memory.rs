@@ -8,7 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::show_key;
 use crate::bounds::{check_batch, check_copies_beside, check_key, check_value};
-use crate::{Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write};
+use crate::{
+    Durability, Entry, Expected, Key, KeyRange, Put, Splice, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write,
+};
 
 /// A store in memory. Nothing outlives it, so every write is as durable as it can be as soon as it is made.
 #[derive(Debug)]
@@ -168,10 +170,10 @@ impl MemoryState {
             let (expected, after) = match write {
                 Write::Put(put) => (&put.expected, Some((&put.version, put.value.len() as u64))),
                 Write::Delete { expected, .. } => (expected, None),
-                Write::Copy { from, .. } => {
-                    let held = self.entries.get(from);
-                    let held = held.ok_or_else(|| StoreError::Conflict { key: show_key(from) })?;
-                    (&Expected::Any, Some((&unversioned, held.value.len() as u64)))
+                Write::Copy { from, splice, .. } => {
+                    let bytes = self.copied(from, splice.as_ref()).map(|value| value.len() as u64);
+                    let bytes = bytes.ok_or_else(|| StoreError::Conflict { key: show_key(from) })?;
+                    (&Expected::Any, Some((&unversioned, bytes)))
                 }
             };
             let holds = match expected {
@@ -189,6 +191,12 @@ impl MemoryState {
         Ok(bytes)
     }
 
+    /// What a copy of a key's value has; none: there is no such value.
+    fn copied(&self, from: &Key, splice: Option<&Splice>) -> Option<Value> {
+        let held = self.entries.get(from)?;
+        splice.map_or_else(|| Some(held.value.clone()), |splice| splice.of(&held.value))
+    }
+
     fn apply(&mut self, write: Write) {
         let replaced = match write {
             Write::Put(Put { key, value, version, tag, .. }) => {
@@ -196,8 +204,8 @@ impl MemoryState {
                 self.entries.insert(key, MemoryEntry { value, version, tag })
             }
             Write::Delete { key, .. } => self.entries.remove(&key),
-            Write::Copy { from, to } => {
-                let value = self.entries.get(&from).map(|held| held.value.clone()).unwrap_or_default();
+            Write::Copy { from, to, splice } => {
+                let value = self.copied(&from, splice.as_ref()).unwrap_or_default();
                 self.value_bytes += value.len() as u64;
                 self.entries.insert(to, MemoryEntry { value, version: Version::new(), tag: Tag::default() })
             }

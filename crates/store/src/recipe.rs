@@ -19,6 +19,8 @@ use crate::{Key, VALUE_BYTES_MAX};
 pub(crate) const OWN: [u8; 8] = [u8::MAX; 8];
 /// The most shares of a recipe, which bounds its record to 32 KiB.
 pub(crate) const SHARES_MAX: usize = 2_048;
+/// The most of one that deduplication finds: a part of the value can still be put between others.
+pub(crate) const FOUND_SHARES_MAX: usize = SHARES_MAX - 2;
 const SHARE_BYTES: usize = 16;
 
 /// A part of a pack.

@@ -157,7 +157,7 @@ pub(super) async fn adopt(
         let to = slice_key(&run.slice(number));
         match slice.value {
             SliceValue::New(value) => staged.extend(value.named(to)),
-            SliceValue::Same(from) => copies.push(Write::Copy { from, to }),
+            SliceValue::Copied { from, splice } => copies.push(Write::Copy { from, to, splice }),
         }
     }
     let store = Arc::clone(store);

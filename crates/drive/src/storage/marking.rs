@@ -1,8 +1,10 @@
 //! Marking rows: what is left of a run is written as one more run, from what is stored of it.
 //!
-//! A slice that loses no row is stored once for both runs. One that loses some keeps its bytes, with deletion marks behind them;
-//! where most of its rows are gone by then, the others are encoded anew.
+//! A slice whose bounds show that it loses no row is not looked at. One that loses none is stored once for both runs, and so are the
+//! bytes of one that loses some, with deletion marks behind them; where most of its rows are gone by then, the others are encoded
+//! anew.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, BooleanBufferBuilder};
@@ -11,15 +13,16 @@ use futures::StreamExt;
 use futures::stream::{self, TryStreamExt};
 use pithead_device::Device;
 use pithead_door::{LoadRequest, MarkRun, Marked};
-use pithead_exec::Bound;
+use pithead_exec::{Bound, SliceRef};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Directory, Fault, Loaded, SliceEntry, SliceKey, total};
 use pithead_slice::{Encoding, Fit};
 use pithead_store::Store;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::resources::{Grant, Workers};
 use crate::storage::loads::{StagedSlice, adopt, check, summaries};
-use crate::storage::slice_rest::stage_left;
+use crate::storage::slice_rest::{stage_left, whole};
 use crate::storage::{Lease, Storage};
 
 /// What marking a run needs, beside its request.
@@ -76,17 +79,24 @@ struct Slices {
 impl Marker {
     async fn mark(&self, into: LoadRequest, threads: usize) -> Result<Marked, Fault> {
         let directory = &self.slices.directory;
-        let mut goes: Vec<(u32, BooleanBuffer)> = stream::iter((0..directory.slices.len()).map(|_| Ok(())))
-            .map_ok(|()| self.goes())
+        let found: Vec<(u32, BooleanBuffer)> = stream::iter(self.bound.may_be_true().into_iter().map(Ok))
+            .map_ok(|slice| self.goes(slice))
             .try_buffer_unordered(threads)
             .try_collect()
             .await?;
-        goes.sort_by_key(|(number, _)| *number);
-        let gone = total(goes.iter().map(|(_, goes)| goes.count_set_bits() as u64));
+        let gone = total(found.iter().map(|(_, goes)| goes.count_set_bits() as u64));
         if gone == 0 {
-            return Ok(Marked { gone, nulls_gone: vec![0; directory.columns.len()], left: None });
+            return Ok(Marked {
+                gone,
+                nulls_gone: vec![0; directory.columns.len()],
+                going: Some(checksum(&found)),
+                left: None,
+            });
         }
-        let made = stream::iter(goes.into_iter().map(Ok::<_, Fault>)).map_ok(|(number, goes)| self.left(number, goes));
+        let going = Some(checksum(&found));
+        let mut found: HashMap<u32, BooleanBuffer> = found.into_iter().collect();
+        let goes = (0..directory.slices.len() as u32).map(|number| Ok::<_, Fault>((number, found.remove(&number))));
+        let made = stream::iter(goes).map_ok(|(number, goes)| self.left(number, goes));
         let made: Vec<Vec<StagedSlice>> = made.try_buffered(threads).try_collect().await?;
         let slices: Vec<StagedSlice> = made.into_iter().flatten().collect();
         let run = SliceKey { load: into.load, ..self.slices.run.clone() };
@@ -101,12 +111,12 @@ impl Marker {
         tracing::info!(%run, from = %self.slices.run, gone, rows, slices = slices.len(), "marking rows");
         let into = LoadRequest { schema: Arc::clone(&directory.schema), metadata: directory.metadata.clone(), ..into };
         let left = adopt(&self.store, &self.workers, into, run, slices, columns).await?;
-        Ok(Marked { gone, nulls_gone, left: Some(left) })
+        Ok(Marked { gone, nulls_gone, going, left: Some(left) })
     }
 
-    /// The next slice of the queue, and which of its rows go.
-    async fn goes(&self) -> Result<(u32, BooleanBuffer), Fault> {
-        let mut round = self.bound.round(1).await?;
+    /// The number of a slice, and which of its rows go.
+    async fn goes(&self, slice: SliceRef) -> Result<(u32, BooleanBuffer), Fault> {
+        let mut round = self.bound.round_over(vec![slice]).await?;
         let mut goes = BooleanBufferBuilder::new(0);
         let rows_max = self.slices.directory.slices.iter().map(|slice| slice.rows).max().unwrap_or(0);
         while let Some(batch) = round.stream.next().await {
@@ -127,34 +137,45 @@ impl Marker {
         Ok((number, goes.finish()))
     }
 
-    /// What is left of a slice, staged; nothing where all of its rows go.
-    async fn left(&self, number: u32, goes: BooleanBuffer) -> Result<Vec<StagedSlice>, Fault> {
-        let entry = self.slices.entry(number)?.clone();
+    /// What is left of a slice, staged; nothing where all of its rows go. Without `goes`, none does.
+    async fn left(&self, number: u32, goes: Option<BooleanBuffer>) -> Result<Vec<StagedSlice>, Fault> {
+        let (key, entry) = (self.slices.run.slice(number), self.slices.entry(number)?.clone());
+        let Some(goes) = goes.filter(|goes| goes.count_set_bits() > 0) else { return Ok(vec![whole(&key, entry)]) };
         if goes.count_set_bits() == goes.len() {
             return Ok(Vec::new());
         }
-        let (store, encoding, slices) = (Arc::clone(&self.store), Arc::clone(&self.encoding), self.slices.clone());
-        let bytes = if goes.count_set_bits() == 0 { 0 } else { entry.bytes };
-        let stage = move || {
-            let key = slices.run.slice(number);
-            stage_left(&store, &*encoding, &slices.directory.schema, (&key, entry), &goes).map_err(|fault| fault.at(&key))
-        };
+        let bytes = entry.bytes;
+        let (store, encoding, directory) =
+            (Arc::clone(&self.store), Arc::clone(&self.encoding), Arc::clone(&self.slices.directory));
+        let stage =
+            move || stage_left(&store, &*encoding, &directory.schema, (&key, entry), &goes).map_err(|fault| fault.at(&key));
         let staged = self.workers.blocking(stage).await??;
-        if bytes > 0
-            && let Some(wait) = self.device.read(bytes)
-        {
+        if let Some(wait) = self.device.read(bytes) {
             wait.await;
         }
         Ok(staged)
     }
 }
 
+/// Of which rows go of which slices, in any order.
+fn checksum(found: &[(u32, BooleanBuffer)]) -> u64 {
+    let mut losing: Vec<&(u32, BooleanBuffer)> = found.iter().filter(|(_, goes)| goes.count_set_bits() > 0).collect();
+    losing.sort_by_key(|(number, _)| *number);
+    let mut sum = Xxh3::new();
+    for (number, goes) in losing {
+        sum.update(&number.to_le_bytes());
+        sum.update(&(goes.count_set_bits() as u64).to_le_bytes());
+        goes.set_indices_u32().for_each(|row| sum.update(&row.to_le_bytes()));
+    }
+    sum.digest()
+}
+
 /// What became of a run, of the columns that the dataset has.
 fn wanted(marked: Marked, fit: Option<&Fit>) -> Marked {
     let Some(fit) = fit else { return marked };
-    let Marked { gone, nulls_gone, left } = marked;
+    let Marked { gone, nulls_gone, going, left } = marked;
     let left = left.map(|left| Loaded { columns: fit.summaries(&left.columns, left.run.rows), ..left });
-    Marked { gone, nulls_gone: fit.nulls(&nulls_gone, gone), left }
+    Marked { gone, nulls_gone: fit.nulls(&nulls_gone, gone), going, left }
 }
 
 impl Slices {

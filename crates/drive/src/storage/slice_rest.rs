@@ -9,15 +9,23 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
 use pithead_model::{Blame, ColumnSummary, Fault, SliceEntry, SliceKey};
-use pithead_slice::{Encoding, ScanRequest, SliceError, bounds_of, mark, open_slice};
-use pithead_store::Store;
+use pithead_slice::{Encoding, MarkedSlice, ScanRequest, SliceError, bounds_of, mark, open_slice};
+use pithead_store::{Splice, Store};
 
 use crate::storage::directories::gone;
 use crate::storage::keys::slice_key;
 use crate::storage::loads::{StagedSlice, stage_rows};
 use crate::storage::staging::{SliceValue, StagedValue};
 
-/// Stages a slice without the rows that go, of which at least one stays: as it is where none goes, with marks, or encoded anew
+/// Smaller bodies are written again with the marks: a second record costs as much.
+const SHARED_BYTES_MIN: usize = 64 << 10;
+
+/// A slice that loses no row.
+pub(super) fn whole(key: &SliceKey, entry: SliceEntry) -> StagedSlice {
+    StagedSlice { value: SliceValue::Copied { from: slice_key(key), splice: None }, entry, sketches: None }
+}
+
+/// Stages a slice without the rows that go, of which there are some, and of which at least one stays: with marks, or encoded anew
 /// where most of its rows are gone by then. Blocks.
 pub(super) fn stage_left(
     store: &Arc<dyn Store>,
@@ -26,15 +34,15 @@ pub(super) fn stage_left(
     (key, entry): (&SliceKey, SliceEntry),
     goes: &BooleanBuffer,
 ) -> Result<Vec<StagedSlice>, Fault> {
-    if goes.count_set_bits() == 0 {
-        return Ok(vec![StagedSlice { value: SliceValue::Same(slice_key(key)), entry, sketches: None }]);
-    }
     let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
     match mark(value.clone(), goes) {
         Ok(Some(marked)) if marked.gone <= marked.rows => {
             let columns = summaries_left(schema, &entry, &value, &marked.bytes, goes)?;
             let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
-            let value = SliceValue::New(StagedValue::stage(store, marked.bytes)?);
+            let value = match marked.kept.len() < SHARED_BYTES_MIN {
+                true => SliceValue::New(StagedValue::stage(store, marked.bytes)?),
+                false => SliceValue::Copied { from: slice_key(key), splice: Some(around(&marked)) },
+            };
             Ok(vec![StagedSlice { value, entry, sketches: None }])
         }
         // Too few are left to keep the bytes of the others, or there is no room for the marks.
@@ -46,6 +54,13 @@ pub(super) fn stage_left(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The new header, the body that stays on the medium where it is, and the marks.
+fn around(marked: &MarkedSlice) -> Splice {
+    let MarkedSlice { bytes, kept, .. } = marked;
+    let (head, tail) = (bytes.slice(..kept.start), bytes.slice(kept.end..));
+    Splice { head, kept: kept.start as u64..kept.end as u64, tail }
 }
 
 /// The summaries of a slice's columns once it is `marked`. Only rows that go are read, and then the columns that lose a row

@@ -1,8 +1,8 @@
-//! [`StagedValue`]: a value on the medium that has no name yet; [`SliceValue`]: that, or one that another name has, too.
+//! [`StagedValue`]: a value on the medium that has no name yet; [`SliceValue`]: that, or what another name has, too.
 
 use std::sync::Arc;
 
-use pithead_store::{Key, Staged, Store, StoreError, Value};
+use pithead_store::{Key, Splice, Staged, Store, StoreError, Value};
 
 /// A value that is on the medium, without a name. Dropping it gives up its room.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(crate) struct StagedValue {
 pub(crate) enum SliceValue {
     /// A value that was written for it.
     New(StagedValue),
-    /// The value that this key has, which nothing deletes meanwhile.
-    Same(Key),
+    /// The value that a key has, which nothing deletes meanwhile, or a part of it.
+    Copied { from: Key, splice: Option<Splice> },
 }
 
 impl StagedValue {

@@ -6,6 +6,8 @@ use super::*;
 use pithead_door::{MarkRun, Marked};
 use pithead_model::{ColumnSummary, Value};
 
+use pithead_store::{Durability, Write};
+
 use crate::storage::slice_key;
 
 /// Marks the rows of a run that a condition holds for.
@@ -78,11 +80,55 @@ async fn slices_that_lose_nothing_are_stored_once() {
 }
 
 #[tokio::test]
+async fn slices_that_lose_rows_share_the_bytes_of_the_others() {
+    let Rig { drive, directory: _directory } = rig();
+    let load = LoadRequest { encoding: "arrow".to_owned(), slice_rows: 20_000, ..load_request(1) };
+    let mut left = load_values(&drive, load, &(0..100_000).collect::<Vec<_>>()).await.run;
+    let stored_bytes = || drive.storage.store.usage().unwrap().stored_bytes();
+    let before = stored_bytes();
+    for (into, gone) in (2..).zip([4, 5, 11]) {
+        let old = left.load;
+        left = mark(&drive, &format!("a % {gone} = 1"), &left, into).await.left.unwrap().run;
+        drive.discard(discard(Loads::Only(vec![old]))).await.unwrap();
+        // A bit for each row, and what the directories take.
+        assert!(stored_bytes() - before < before / 20, "{} of {before} bytes more", stored_bytes() - before);
+    }
+    let expected: Vec<i64> = (0..100_000).filter(|a| a % 4 != 1 && a % 5 != 1 && a % 11 != 1).collect();
+    assert_eq!(numbers(&stored(&drive, &left).await), expected);
+    // Most are gone now, so that nothing is left of what was stored first.
+    let last = mark(&drive, "a % 10 > 0", &left, 9).await.left.unwrap().run;
+    drive.discard(discard(Loads::Only(vec![left.load]))).await.unwrap();
+    assert!(stored_bytes() < before / 4, "{} of {before} bytes", stored_bytes());
+    assert_eq!(numbers(&stored(&drive, &last).await), expected.into_iter().filter(|a| a % 10 == 0).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn slices_whose_bounds_rule_the_condition_out_are_not_read() {
+    let Rig { drive, directory: _directory } = rig();
+    let load = LoadRequest { slice_rows: 10, ..load_request(1) };
+    let made = load_values(&drive, load, &(0..40).collect::<Vec<_>>()).await.run;
+    let damaged = slice_key(&run_key(&made).slice(2));
+    drive.storage.store.write(vec![Write::put(damaged, "no slice")], Durability::Through).unwrap();
+    let conditions = [("a < 12", 28), ("a = 35 OR a IN (1, 2)", 37), ("a > 31 AND b <> ''", 32), ("NOT a > 3", 36)];
+    for (into, (condition, rows)) in (2..).zip(conditions) {
+        assert_eq!(mark(&drive, condition, &made, into).await.left.unwrap().run.rows, rows, "{condition}");
+    }
+    for (into, condition) in (6..).zip(["a < 21", "a % 10 = 0", "b LIKE '%3'"]) {
+        assert!(drive.mark_run(request(condition, &made, into).await).await.is_err(), "{condition} has to look at it");
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_loses_nothing_is_not_written_and_one_that_loses_all_is_empty() {
     let Rig { drive, directory: _directory } = rig();
     let made = load_values(&drive, load_request(1), &[4, 5, 6]).await.run;
     let nothing = mark(&drive, "a > 6 OR b IS NULL", &made, 2).await;
-    assert_eq!(nothing, Marked { gone: 0, nulls_gone: vec![0, 0], left: None });
+    assert_eq!((nothing.gone, &nothing.nulls_gone[..], nothing.left), (0, &[0, 0][..], None));
+    let mut going = Vec::new();
+    for (into, condition) in (101..).zip(["a < 7", "a >= 4", "a = 5"]) {
+        going.push(mark(&drive, condition, &made, into).await.going.unwrap());
+    }
+    assert!(going[0] == going[1] && going[0] != going[2] && Some(going[2]) != nothing.going, "{going:?}");
     let gone = Run { load: LoadId(2), ..made };
     assert_eq!(drive.directory(run_key(&gone)).await.unwrap_err().blame, Blame::Conflict);
     for (load, condition) in [(3, "a < 7"), (4, "true")] {

@@ -46,6 +46,25 @@ async fn rows_go_and_others_come_at_all_copies() {
     }
 }
 
+/// A copy that marks other rows, or fails, gets what is left of the run from the first one.
+#[tokio::test]
+async fn copies_come_to_the_same_end() {
+    let place = ten_rows().await;
+    place.doors[1].marks_others.store(true, Ordering::Relaxed);
+    assert_eq!(place.loader.mark(without(&place, &[2, 7]).await).await.unwrap(), Some(2));
+    assert_eq!((place.rows(1).await, place.rows(2).await), (vec![0, 1, 3, 4, 5, 6, 8, 9], vec![0, 1, 3, 4, 5, 6, 8, 9]));
+    // One that finds a row where there is none leaves nothing behind.
+    place.loader.fleet().collect_orphans().await.unwrap();
+    let stored = place.stored();
+    assert_eq!(place.loader.mark(without(&place, &[-1]).await).await.unwrap(), Some(0));
+    assert_eq!((place.stored(), place.rows(2).await.len()), (stored, 8));
+    // The first one has the word.
+    place.doors[1].marks_others.store(false, Ordering::Relaxed);
+    place.doors[0].marks_others.store(true, Ordering::Relaxed);
+    assert_eq!(place.loader.mark(without(&place, &[4]).await).await.unwrap(), Some(1));
+    assert_eq!((place.rows(1).await, place.rows(2).await), (vec![0, 1, 3, 4, 6, 8, 9], vec![0, 1, 3, 4, 6, 8, 9]));
+}
+
 /// Of two that have read the same rows, one comes too late. It changes nothing, and leaves nothing behind.
 #[tokio::test]
 async fn one_that_comes_too_late_leaves_nothing() {

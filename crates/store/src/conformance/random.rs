@@ -17,8 +17,8 @@ enum Step {
     Write(Vec<RandomWrite>, bool),
     /// Key and seed of each.
     Adopt(Vec<(u8, u8)>),
-    /// From one key to others.
-    Copy(u8, Vec<u8>),
+    /// From one key to others; what of it, in 256ths, and how much is new before and behind.
+    Copy(u8, Vec<u8>, Option<(u8, u8, u16, u16)>),
     Unstage,
     Flush,
     Compact,
@@ -35,13 +35,27 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (proptest::collection::vec(write, 0..4), any::<bool>()).prop_map(|(writes, back)| Step::Write(writes, back)),
         2 => proptest::collection::vec((0..6u8, any::<u8>()), 0..3).prop_map(Step::Adopt),
-        2 => (0..6u8, proptest::collection::vec(0..6u8, 1..3)).prop_map(|(from, to)| Step::Copy(from, to)),
+        2 => copy_step(),
         1 => Just(Step::Unstage),
         1 => Just(Step::Flush),
         1 => Just(Step::Compact),
         2 => Just(Step::Deduplicate),
         1 => Just(Step::Reopen),
     ]
+}
+
+fn copy_step() -> impl Strategy<Value = Step> {
+    let around = prop_oneof![3 => 0..200u16, 1 => Just(u16::MAX)];
+    let splice = proptest::option::of((any::<u8>(), any::<u8>(), around.clone(), around));
+    let to = proptest::collection::vec(0..6u8, 1..3);
+    (0..6u8, to, splice).prop_map(|(from, to, splice)| Step::Copy(from, to, splice))
+}
+
+/// A part of a value of so many bytes, which has at least one.
+fn splice(bytes: usize, (start, end, head, tail): (u8, u8, u16, u16)) -> Splice {
+    let at = |share: u8| (bytes * usize::from(share) / 256) as u64;
+    let kept = at(start.min(end))..at(start.max(end)) + 1;
+    Splice { head: value(start, usize::from(head)), kept, tail: value(end, usize::from(tail)) }
 }
 
 /// Value and version of each key.
@@ -108,11 +122,14 @@ fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
                 let adopted = |(key, seed): &(u8, u8)| (Key::from(format!("k{key}")), (value(*seed, 100), Version::new()));
                 model.extend(values.iter().map(adopted));
             }
-            Step::Copy(from, to) => {
+            Step::Copy(from, to, part) => {
                 let key = |key: &u8| Key::from(format!("k{key}"));
                 let (from, to): (Key, BTreeSet<Key>) = (key(from), to.iter().filter(|to| *to != from).map(key).collect());
-                let copies = to.iter().map(|to| Write::Copy { from: from.clone(), to: to.clone() }).collect();
-                let value = model.get(&from).map(|(value, _)| value.clone());
+                let there = model.get(&from).map(|(value, _)| value.clone());
+                let splice = part.map(|part| splice(there.as_ref().map_or(0, Value::len), part));
+                let copy = |to: &Key| Write::Copy { from: from.clone(), to: to.clone(), splice: splice.clone() };
+                let copies = to.iter().map(copy).collect();
+                let value = there.and_then(|there| splice.as_ref().map_or(Some(there.clone()), |splice| splice.of(&there)));
                 assert_eq!(store.write(copies, Durability::Through).is_ok(), to.is_empty() || value.is_some());
                 if let Some(value) = value {
                     model.extend(to.into_iter().map(|to| (to, (value.clone(), Version::new()))));

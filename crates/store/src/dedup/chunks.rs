@@ -45,7 +45,7 @@ impl Chunking {
     pub(super) fn shares_max(self, bytes: usize) -> usize {
         match self {
             Chunking::ContentDefined => 4 + bytes / (64 << 10),
-            Chunking::Kib | Chunking::HalfKib => crate::recipe::SHARES_MAX,
+            Chunking::Kib | Chunking::HalfKib => crate::recipe::FOUND_SHARES_MAX,
         }
     }
 

@@ -11,7 +11,7 @@ use super::source_key;
 use super::table::{Source, Table, mark_of};
 use crate::core::Core;
 use crate::index::{Action, Change, Depth, Raw, Was};
-use crate::recipe::{SHARES_MAX, Share, encode};
+use crate::recipe::{FOUND_SHARES_MAX, Share, encode};
 use crate::segments::Pinned;
 use crate::{Expected, Key, StoreError};
 
@@ -113,7 +113,7 @@ impl ValueWork {
         let bytes = self.reading.data.len();
         let mut runs = std::mem::take(&mut self.matching.runs);
         let mut least = chunking.run_bytes_min();
-        let (shares_max, mut rest) = (chunking.shares_max(bytes).min(SHARES_MAX), between(&runs, bytes));
+        let (shares_max, mut rest) = (chunking.shares_max(bytes).min(FOUND_SHARES_MAX), between(&runs, bytes));
         while runs.len() + rest.len() > shares_max {
             least *= 2;
             runs.retain(|run| run.bytes >= least);

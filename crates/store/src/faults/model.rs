@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use crate::{Entry, Expected, Key, KeyRange, Put, Store, StoreError, Tag, Value, Version, Write};
+use crate::{Entry, Expected, Key, KeyRange, Put, Splice, Store, StoreError, Tag, Value, Version, Write};
 
 /// The value of a key.
 pub type Stored = (Value, Version, Tag);
@@ -21,7 +21,6 @@ impl Model {
         for write in batch {
             let expected = match write {
                 Write::Put(Put { expected, .. }) | Write::Delete { expected, .. } => expected,
-                Write::Copy { from, .. } if !model.0.contains_key(from) => return None,
                 Write::Copy { .. } => &Expected::Any,
             };
             let found = model.0.get(write.key()).map(|stored| &stored.1);
@@ -37,8 +36,9 @@ impl Model {
             match write {
                 Write::Put(put) => model.0.insert(put.key.clone(), (put.value.clone(), put.version.clone(), put.tag.clone())),
                 Write::Delete { key, .. } => model.0.remove(key),
-                Write::Copy { from, to } => {
-                    let value = model.0.get(from).map(|(value, ..)| value.clone()).unwrap_or_default();
+                Write::Copy { from, to, splice } => {
+                    let (value, ..) = model.0.get(from)?;
+                    let value = splice.as_ref().map_or_else(|| Some(value.clone()), |splice| splice.of(value))?;
                     model.0.insert(to.clone(), (value, Version::new(), Tag::default()))
                 }
             };
@@ -126,17 +126,34 @@ pub fn share_parts(rng: &mut StdRng, batch: &mut [Write]) {
 /// A few writes over random keys, most of which do not conflict with `model`.
 pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
     if rng.random_bool(0.1) {
-        return random_copies(rng);
+        return random_copies(rng, model, next);
     }
     let writes = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..6) };
     (0..writes).map(|_| random_write(rng, model, next)).collect()
 }
 
-/// One key's value for one other key, or two.
-fn random_copies(rng: &mut StdRng) -> Vec<Write> {
+/// One key's value for one other key, or two, or a part of it.
+fn random_copies(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
     let from = random_key(rng);
+    let bytes = model.0.get(&from).map_or(0, |(value, ..)| value.len() as u64);
     let to: BTreeSet<Key> = (0..rng.random_range(1..3)).map(|_| random_key(rng)).filter(|key| *key != from).collect();
-    to.into_iter().map(|to| Write::Copy { from: from.clone(), to }).collect()
+    let splice = |rng: &mut StdRng, next: &mut u64| random_splice(rng, bytes, next);
+    to.into_iter().map(|to| Write::Copy { from: from.clone(), to, splice: splice(rng, next) }).collect()
+}
+
+/// Most of a value of so many bytes as a rule, and rarely more than there is.
+fn random_splice(rng: &mut StdRng, bytes: u64, next: &mut u64) -> Option<Splice> {
+    if rng.random_bool(0.4) {
+        return None;
+    }
+    let start = rng.random_range(0..=bytes.min(100));
+    let end = rng.random_range(start..=bytes) + u64::from(rng.random_bool(0.05));
+    let mut around = || {
+        *next += 1;
+        let all = random_value(rng, *next);
+        all.slice(..all.len().min(70_000))
+    };
+    Some(Splice { head: around(), kept: start..end.max(start + 1), tail: around() })
 }
 
 fn random_write(rng: &mut StdRng, model: &Model, next: &mut u64) -> Write {

@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use super::model::{Model, random_batch, random_key, random_large_value, share_parts};
 use crate::medium::{Call, LyingMedium, Medium, Trouble};
 use crate::{
-    CheckOptions, Chunking, Dedup, DedupOptions, DiskStore, Durability, FindingKind, Key, KeyRange, Staged, Store, StoreError,
-    StoreOptions, Tag, Value, Version, Write, check_on,
+    CheckOptions, Chunking, Dedup, DedupOptions, DiskStore, Durability, FindingKind, Key, KeyRange, Splice, Staged, Store,
+    StoreError, StoreOptions, Tag, Value, Version, Write, check_on,
 };
 
 const ROOM: u64 = 1 << 30;
@@ -187,7 +187,7 @@ impl Run {
         // A key that gets a staged value is not copied beside that.
         let once: BTreeSet<&Key> = keys.iter().collect();
         batch.retain(|write| match write {
-            Write::Copy { from, to } => once.len() == keys.len() && !once.contains(from) && !once.contains(to),
+            Write::Copy { from, to, .. } => once.len() == keys.len() && !once.contains(from) && !once.contains(to),
             _ => true,
         });
         let shown: Vec<String> = keys.iter().map(|key| show_key(key)).chain(batch.iter().map(show_write)).collect();
@@ -440,7 +440,11 @@ fn show_write(write: &Write) -> String {
             )
         }
         Write::Delete { key, expected } => format!("delete {} if {expected:?}", show_key(key)),
-        Write::Copy { from, to } => format!("copy {} to {}", show_key(from), show_key(to)),
+        Write::Copy { from, to, splice: None } => format!("copy {} to {}", show_key(from), show_key(to)),
+        Write::Copy { from, to, splice: Some(Splice { head, kept, tail }) } => {
+            let (from, to) = (show_key(from), show_key(to));
+            format!("copy {kept:?} of {from} to {to}, {} B before and {} B behind", head.len(), tail.len())
+        }
     }
 }
 

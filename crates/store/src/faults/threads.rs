@@ -86,7 +86,7 @@ fn write_until_it_fails(store: &DiskStore, number: u8, model: Model, seed: u64) 
                 for write in &mut batch {
                     match write {
                         Write::Put(crate::Put { key, .. }) | Write::Delete { key, .. } => *key = own(number, key),
-                        Write::Copy { from, to } => (*from, *to) = (own(number, from), own(number, to)),
+                        Write::Copy { from, to, .. } => (*from, *to) = (own(number, from), own(number, to)),
                     }
                 }
                 let through = rng.random_bool(0.5);

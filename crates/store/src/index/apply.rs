@@ -1,6 +1,7 @@
 //! Applies batches to the tables, in one transaction.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use redb::{ReadableTable, WriteTransaction};
 use xxhash_rust::xxh3::xxh3_64;
@@ -10,7 +11,7 @@ use super::failure::Failure;
 use super::ledger::{Ledger, Tables};
 use crate::api::show_key;
 use crate::journal::Row;
-use crate::recipe::{Recipe, Share, encode, pack_key};
+use crate::recipe::{Recipe, SHARES_MAX, Share, encode, pack_key};
 use crate::record::{Body, Record, ValueLocation};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
@@ -50,19 +51,36 @@ pub(crate) enum Action {
         pack: u64,
         number: u64,
     },
-    /// The key gets the value that `from` has, by a recipe where that is no small one. Where it is no pack, it becomes this one, and
-    /// `from` gets a recipe of its own. The two numbers are those of the recipes.
+    /// The key gets the value that `from` has, or a part of it, by a recipe where that is no small one. Where it is no pack, it becomes
+    /// this one, and `from` gets a recipe of its own. The two numbers are those of the recipes.
     Copy {
         from: Key,
         pack: u64,
         own: u64,
         copy: u64,
+        splice: Option<Box<Spliced>>,
     },
     /// The key gets a recipe (see `recipe`) of the same bytes. Only if its value is as it was, and all packs are there.
     Share {
         was: Was,
         recipe: Vec<u8>,
     },
+}
+
+/// A part of a value, between bytes that are new.
+#[derive(Clone, Debug)]
+pub(crate) struct Spliced {
+    /// The checksum of the value that the part is of.
+    pub was: u64,
+    /// That of the value that it becomes a part of.
+    pub checksum: u64,
+    /// Bytes before the part.
+    pub head: u32,
+    pub kept: Range<u32>,
+    /// Bytes behind it.
+    pub tail: u32,
+    /// The number of the pack that they become, and both in a row; none: there are none.
+    pub around: Option<(u64, NewValue)>,
 }
 
 /// The value that a key must have for deduplication to change how it is stored.
@@ -112,9 +130,39 @@ impl Change {
             Action::Move { .. } => self.key.len(),
             Action::Promote { was, .. } => self.key.len() + if let Was::Inline(value) = was { value.len() } else { 0 },
             Action::Share { recipe, .. } => self.key.len() + recipe.len(),
-            Action::Copy { from, .. } => from.len() + self.key.len() + COPY_BYTES,
+            Action::Copy { from, splice, .. } => {
+                let around = splice.as_ref().and_then(|splice| splice.around.as_ref());
+                let around = if let Some((_, NewValue::Inline(value))) = around { value.len() } else { 0 };
+                from.len() + self.key.len() + COPY_BYTES + around
+            }
         };
         (self.key.len() + value) as u64
+    }
+}
+
+impl NewValue {
+    /// The checksum of the value, and how a record has it.
+    fn stored(&self) -> (u64, Body<'_>) {
+        match self {
+            NewValue::Inline(value) => (xxh3_64(value), Body::Inline(value)),
+            NewValue::Segment { place, checksum } => (*checksum, Body::Segment(*place)),
+        }
+    }
+}
+
+impl Spliced {
+    /// What the new value is made of, where the other one is made of these shares.
+    fn shares(&self, of: impl IntoIterator<Item = Share>) -> Vec<Share> {
+        let around = |offset, bytes| self.around.as_ref().map(|(pack, _)| Share { pack: *pack, offset, bytes });
+        let mut at = 0;
+        let kept = of.into_iter().filter_map(|share| {
+            let (start, end) = (self.kept.start.max(at), self.kept.end.min(at + share.bytes));
+            let offset = share.offset + start.saturating_sub(at);
+            at += share.bytes;
+            (start < end).then(|| Share { pack: share.pack, offset, bytes: end - start })
+        });
+        let shares = around(0, self.head).into_iter().chain(kept.collect::<Vec<_>>()).chain(around(self.head, self.tail));
+        shares.filter(|share| share.bytes > 0).collect()
     }
 }
 
@@ -219,16 +267,16 @@ fn one(ledger: &mut Ledger, tables: &mut Tables, change: &Change, before: Before
     let encoded = match &change.action {
         Action::Delete => None,
         Action::Put { version, tag, value } => {
-            let (checksum, body) = match value {
-                NewValue::Inline(value) => (xxh3_64(value), Body::Inline(value)),
-                NewValue::Segment { place, checksum } => (*checksum, Body::Segment(*place)),
-            };
+            let (checksum, body) = value.stored();
             let record = Record { version, tag_algorithm: tag.algorithm, tag: &tag.bytes, checksum, body };
             Some((record.encode(key), Named::of(&record)))
         }
         Action::Move { from, to } => return replace(ledger, tables, key, &Was::Segment(*from), Body::Segment(*to)),
         Action::Promote { was, pack, number } => return promote(ledger, tables, key, was, (*pack, *number)),
-        Action::Copy { from, pack, own, copy } => Some(copied(ledger, tables, key, from, (*pack, *own, *copy))?),
+        Action::Copy { from, pack, own, copy, splice: None } => Some(copied(ledger, tables, key, from, (*pack, *own, *copy))?),
+        Action::Copy { from, pack, own, copy, splice: Some(splice) } => {
+            Some(spliced(ledger, tables, key, from, (*pack, *own, *copy), splice)?)
+        }
         Action::Share { was, recipe } => {
             let Some(recipe) = Recipe::decode(recipe) else { return Ok(()) };
             if !are_there(&tables.entries, &recipe)? {
@@ -280,26 +328,89 @@ fn copied(
     from: &Key,
     (pack, own, copy): (u64, u64, u64),
 ) -> Result<(Vec<u8>, Named), Failure> {
-    let lost = || Failure::from(super::corrupt(from, "it was to be copied, and cannot be read"));
-    let owned = tables.entries.get(&from[..])?.ok_or_else(lost)?.value().to_vec();
-    let record = Record::decode(from, &owned).map_err(|_| lost())?;
-    let shares = match record.body {
-        Body::Inline(_) => Vec::new(),
-        Body::Recipe(recipe) => recipe.shares().collect(),
-        Body::Segment(_) => {
-            promote(ledger, tables, from, &Was::of(&record), (pack, own))?;
-            let bytes = u32::try_from(record.value_bytes()).unwrap_or(u32::MAX);
-            vec![Share { pack, offset: 0, bytes }]
-        }
+    let owned = tables.entries.get(&from[..])?.ok_or_else(|| lost(from))?.value().to_vec();
+    let record = Record::decode(from, &owned).map_err(|_| lost(from))?;
+    if let Body::Inline(_) = record.body {
+        let record = unnamed(record.checksum, record.body);
+        return Ok((record.encode(key), Named::of(&record)));
+    }
+    let shares = shared(ledger, tables, from, &record, (pack, own))?;
+    of_shares(key, copy, record.checksum, &shares).ok_or_else(|| lost(from))
+}
+
+/// The record with which a key has a part of the value of another one, which is there and as it was: that was checked.
+fn spliced(
+    ledger: &mut Ledger,
+    tables: &mut Tables<'_>,
+    key: &Key,
+    from: &Key,
+    (pack, own, copy): (u64, u64, u64),
+    splice: &Spliced,
+) -> Result<(Vec<u8>, Named), Failure> {
+    let owned = tables.entries.get(&from[..])?.ok_or_else(|| lost(from))?.value().to_vec();
+    let record = Record::decode(from, &owned).map_err(|_| lost(from))?;
+    let shares = splice.shares(shared(ledger, tables, from, &record, (pack, own))?);
+    if let Some((pack, value)) = &splice.around {
+        let (checksum, body) = value.stored();
+        let (pack, record) = (pack_key(*pack), unnamed(checksum, body));
+        ledger.put(&pack, Before::Absent, Some((record.encode(&pack), Named::of(&record))), tables)?;
+    }
+    of_shares(key, copy, splice.checksum, &shares).ok_or_else(|| lost(from))
+}
+
+/// What a value is made of. Where it is in no pack, it becomes one.
+fn shared(
+    ledger: &mut Ledger,
+    tables: &mut Tables<'_>,
+    key: &Key,
+    record: &Record<'_>,
+    (pack, own): (u64, u64),
+) -> Result<Vec<Share>, Failure> {
+    if let Body::Recipe(recipe) = record.body {
+        return Ok(recipe.shares().collect());
+    }
+    promote(ledger, tables, key, &Was::of(record), (pack, own))?;
+    let bytes = u32::try_from(record.value_bytes()).unwrap_or(u32::MAX);
+    Ok(vec![Share { pack, offset: 0, bytes }])
+}
+
+/// The record of a value that is made of these; none where that is no value.
+fn of_shares(key: &Key, number: u64, checksum: u64, shares: &[Share]) -> Option<(Vec<u8>, Named)> {
+    let recipe = encode(number, shares);
+    let record = unnamed(checksum, Body::Recipe(Recipe::decode(&recipe)?));
+    Some((record.encode(key), Named::of(&record)))
+}
+
+/// A record without a version and a tag.
+fn unnamed(checksum: u64, body: Body<'_>) -> Record<'_> {
+    Record { version: &[], tag_algorithm: 0, tag: &[], checksum, body }
+}
+
+fn lost(from: &Key) -> Failure {
+    super::corrupt(from, "it was to be copied, and cannot be read").into()
+}
+
+/// Whether a key has a value to copy, and to splice as it was when it was read.
+fn is_to_copy(
+    entries: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    from: &Key,
+    splice: Option<&Spliced>,
+) -> Result<Result<(), StoreError>, Failure> {
+    let conflict = || Ok(Err(StoreError::Conflict { key: show_key(from) }));
+    let Some(row) = entries.get(&from[..])? else { return conflict() };
+    let record = match Record::decode(from, row.value()) {
+        Ok(record) => record,
+        Err(what) => return Ok(Err(super::corrupt(from, &what))),
     };
-    let recipe = encode(copy, &shares);
-    let body = match (record.body, Recipe::decode(&recipe)) {
-        (Body::Inline(value), _) => Body::Inline(value),
-        (_, Some(recipe)) => Body::Recipe(recipe),
-        (_, None) => return Err(lost()),
-    };
-    let record = Record { version: &[], tag_algorithm: 0, tag: &[], checksum: record.checksum, body };
-    Ok((record.encode(key), Named::of(&record)))
+    let Some(splice) = splice else { return Ok(Ok(())) };
+    if record.checksum != splice.was || record.value_bytes() < u64::from(splice.kept.end) {
+        return conflict();
+    }
+    if record.recipe().is_some_and(|recipe| splice.shares(recipe.shares()).len() > SHARES_MAX) {
+        let what = format!("the value of {} is of too many parts to be put together with others", show_key(from));
+        return Ok(Err(StoreError::TooLarge(what)));
+    }
+    Ok(Ok(()))
 }
 
 /// Whether all packs of a recipe are there, and have the bytes that it names.
@@ -334,12 +445,10 @@ fn check(
             Some(before) => before.clone(),
             None => read(entries, &change.key)?,
         };
-        if let Action::Copy { from, .. } = &change.action {
-            match read(entries, from)? {
-                Before::There { .. } => {}
-                Before::Absent => return Ok(Err(StoreError::Conflict { key: show_key(from) })),
-                Before::Damaged(what) => return Ok(Err(super::corrupt(from, &what))),
-            }
+        if let Action::Copy { from, splice, .. } = &change.action
+            && let Err(refused) = is_to_copy(entries, from, splice.as_deref())?
+        {
+            return Ok(Err(refused));
         }
         if let Err(refused) = meets(change, &before) {
             return Ok(Err(refused));

@@ -57,7 +57,7 @@ impl Drop for Dropped {
 
 /// The answer to every mark.
 pub fn marked() -> Marked {
-    Marked { gone: 3, nulls_gone: vec![1], left: Some(loaded()) }
+    Marked { gone: 3, nulls_gone: vec![1], going: Some(9), left: Some(loaded()) }
 }
 
 pub fn no_session(session: SessionId) -> Fault {
