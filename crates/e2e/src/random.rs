@@ -11,6 +11,7 @@ mod arena;
 mod choices;
 mod expressions;
 mod layout;
+mod marked;
 mod nested;
 mod opinion;
 mod queries;

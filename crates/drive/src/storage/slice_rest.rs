@@ -18,7 +18,7 @@ use crate::storage::loads::{StagedSlice, stage_rows};
 use crate::storage::staging::{SliceValue, StagedValue};
 
 /// Smaller bodies are written again with the marks: a second record costs as much.
-const SHARED_BYTES_MIN: usize = 64 << 10;
+const SHARED_BYTES_MIN: usize = 4 << 10;
 
 /// A slice that loses no row.
 pub(super) fn whole(key: &SliceKey, entry: SliceEntry) -> StagedSlice {

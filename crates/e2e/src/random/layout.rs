@@ -33,6 +33,8 @@ pub(crate) enum Arrival {
     Replaced,
     /// In two parts, the first one when the columns were others.
     Altered,
+    /// With others, which are gone.
+    Marked,
 }
 
 impl Layout {
@@ -69,6 +71,7 @@ impl Layout {
                 0..2 => Arrival::Appended,
                 2 => Arrival::Replaced,
                 3 => Arrival::Altered,
+                4 => Arrival::Marked,
                 _ => Arrival::Whole,
             },
         }
@@ -90,6 +93,7 @@ impl Layout {
             Arrival::Appended => names.push("appended"),
             Arrival::Replaced => names.push("replaced"),
             Arrival::Altered => names.push("altered"),
+            Arrival::Marked => names.push("marked"),
         }
         names
     }

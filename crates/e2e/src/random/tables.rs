@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::random::altered::{Before, as_if_added};
 use crate::random::layout::{Arrival, Layout};
+use crate::random::marked::with_others;
 use crate::random::values::{self, TypeKind, Values};
 use crate::random::without::Without;
 
@@ -146,6 +147,7 @@ impl Table {
             Arrival::Appended => vec![(0, half, LoadMode::Create), (half, total - half, LoadMode::Append)],
             Arrival::Replaced => vec![(half, total - half, LoadMode::Create), (0, total, LoadMode::Replace)],
             Arrival::Altered => return self.write_altered(directory),
+            Arrival::Marked => return self.write_marked(directory),
         };
         let write = |(number, (start, length, mode)): (usize, &(usize, usize, LoadMode))| {
             let path = self.file(directory, number);
@@ -171,12 +173,21 @@ impl Table {
         ]
     }
 
+    /// All rows as they are loaded, and those that are there in the end.
+    fn write_marked(&self, directory: &Path) -> Vec<LoadStep> {
+        let (all, then) = with_others(&self.name, &self.rows);
+        let path = self.file(directory, 0);
+        write_rows(&path, &all);
+        write_rows(&self.file(directory, 1), &self.rows);
+        vec![LoadStep { path, mode: LoadMode::Create, then }]
+    }
+
     /// Those of its files whose rows it has in the end.
     pub(crate) fn files(&self, directory: &Path) -> Vec<PathBuf> {
         let numbers = match self.layout.arrival {
             Arrival::Whole => 0..1,
             Arrival::Appended => 0..2,
-            Arrival::Replaced => 1..2,
+            Arrival::Replaced | Arrival::Marked => 1..2,
             Arrival::Altered => 1..3,
         };
         numbers.map(|number| self.file(directory, number)).collect()
