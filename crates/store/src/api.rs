@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::recipe::pack_of;
 use crate::{CacheUse, Checking, Compacted, Dedup};
@@ -78,15 +79,16 @@ pub enum Write {
     },
 }
 
-/// A part of a value, between bytes that are new.
+/// A part of a value, between bytes that are new. It tells the value by its checksum, so that nobody has to read it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splice {
-    /// What comes before the part.
-    pub head: Value,
-    /// The part, in bytes of the value; at least one, and all must be there, else the write is in conflict.
-    pub kept: Range<u64>,
-    /// What comes behind it.
-    pub tail: Value,
+    pub(crate) head: Value,
+    pub(crate) kept: Range<u64>,
+    pub(crate) tail: Value,
+    /// The checksum (xxh3) of the value that the part is of.
+    pub(crate) was: u64,
+    /// That of the value that it becomes a part of.
+    pub(crate) checksum: u64,
 }
 
 /// A value under its key.
@@ -279,16 +281,24 @@ impl Put {
 }
 
 impl Splice {
-    /// What `to` gets where `from` has this value; none: the value does not have the part.
-    pub fn of(&self, value: &[u8]) -> Option<Value> {
-        let kept = usize::try_from(self.kept.start).ok()?..usize::try_from(self.kept.end).ok()?;
-        Some([&self.head[..], value.get(kept)?, &self.tail].concat().into())
+    /// The bytes `kept` of a value, between `head` and `tail`. None: the value does not have them, or they are none.
+    pub fn new(of: &[u8], head: impl Into<Value>, kept: Range<u64>, tail: impl Into<Value>) -> Option<Self> {
+        let (head, tail) = (head.into(), tail.into());
+        let part = of.get(usize::try_from(kept.start).ok()?..usize::try_from(kept.end).ok()?)?;
+        let mut checksum = Xxh3::new();
+        [&head[..], part, &tail].into_iter().for_each(|bytes| checksum.update(bytes));
+        (!part.is_empty()).then(|| Self { head, kept, tail, was: xxh3_64(of), checksum: checksum.digest() })
+    }
+
+    /// What `to` gets where `from` has this value; none: it is another one than the part is of.
+    pub fn apply(&self, value: &[u8]) -> Option<Value> {
+        let part = value.get(self.kept.start as usize..self.kept.end as usize)?;
+        (xxh3_64(value) == self.was).then(|| [&self.head[..], part, &self.tail].concat().into())
     }
 
     /// Bytes of what `to` gets.
     pub fn bytes(&self) -> u64 {
-        let kept = self.kept.end.saturating_sub(self.kept.start);
-        kept.saturating_add(self.head.len() as u64 + self.tail.len() as u64)
+        (self.kept.end - self.kept.start) + self.head.len() as u64 + self.tail.len() as u64
     }
 }
 

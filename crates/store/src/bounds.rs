@@ -74,9 +74,6 @@ pub(crate) fn check_value(what: &str, bytes: usize) -> Result<(), StoreError> {
 }
 
 fn check_splice(to: &Key, splice: &Splice) -> Result<(), StoreError> {
-    if splice.kept.is_empty() {
-        return Err(StoreError::TooLarge(format!("a copy to {} keeps no byte of the value; put it instead", show_key(to))));
-    }
     check_value(&show_key(to), usize::try_from(splice.bytes()).unwrap_or(usize::MAX))
 }
 

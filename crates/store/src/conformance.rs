@@ -261,9 +261,8 @@ fn copies_of_nothing_and_of_what_is_written_are_refused() {
 fn parts(from: &Value) -> [(Splice, Value); 3] {
     let bytes = from.len() as u64;
     let of = |head: &[u8], kept: Range<u64>, tail: &[u8]| {
-        let within = &from[kept.start as usize..kept.end as usize];
-        let whole = [head, within, tail].concat().into();
-        (Splice { head: Value::copy_from_slice(head), kept, tail: Value::copy_from_slice(tail) }, whole)
+        let whole = [head, &from[kept.start as usize..kept.end as usize], tail].concat().into();
+        (Splice::new(from, head.to_vec(), kept, tail.to_vec()).unwrap(), whole)
     };
     [of(b"", 0..bytes - 1, b"behind"), of(b"before", 64..bytes - 64, &[7; SEGMENT_BYTES_MIN]), of(b"", bytes - 10..bytes, b"")]
 }
@@ -275,16 +274,14 @@ fn parts_of_values_stand_between_new_bytes_and_outlive_them() {
             store.through(vec![put(name, from.clone())]).unwrap();
             for (splice, whole) in parts(&from) {
                 store.through(vec![spliced(name, "part", Some(splice)), copy(name, "copy")]).unwrap();
-                assert_eq!(
-                    (store.held("part"), store.held("copy"), store.held(name)),
-                    (Some(whole), Some(from.clone()), Some(from.clone()))
-                );
+                let held = [store.held("part"), store.held("copy"), store.held(name)];
+                assert_eq!(held, [Some(whole), Some(from.clone()), Some(from.clone())]);
             }
             // A part of a part that begins in what was put before it, and ends in what it kept.
             let [_, (splice, whole), _] = parts(&from);
             store.through(vec![spliced(name, "part", Some(splice))]).unwrap();
-            let again = Splice { head: "x".into(), kept: 3..100, tail: "".into() };
-            let expected = again.of(&whole);
+            let again = Splice::new(&whole, "x", 3..100, "").unwrap();
+            let expected = again.apply(&whole);
             store.through(vec![spliced("part", "again", Some(again))]).unwrap();
             store.through(vec![delete(name), delete("part"), delete("copy")]).unwrap();
             store.compact().unwrap();
@@ -296,35 +293,42 @@ fn parts_of_values_stand_between_new_bytes_and_outlive_them() {
 }
 
 #[test]
-fn parts_that_are_not_there_are_refused() {
+fn parts_of_other_values_are_refused() {
     on_each(|store| {
         let whole = value(1, 70_000);
         store.through(vec![put("k", whole.clone())]).unwrap();
-        let part = |kept| Some(Splice { head: "new".into(), kept, tail: "".into() });
-        is_conflict(store.through(vec![put("x", value(2, 10)), spliced("k", "y", part(1..70_001))]), "k");
-        is_conflict(store.through(vec![spliced("nothing", "y", part(0..1))]), "nothing");
-        for kept in [5..5, Range { start: 6, end: 5 }, 0..VALUE_BYTES_MAX as u64] {
-            assert!(matches!(store.through(vec![spliced("k", "y", part(kept))]), Err(StoreError::TooLarge(_))));
-        }
+        let part = |of: &Value, head: Value| Splice::new(of, head, 1..2, "");
+        is_conflict(store.through(vec![put("x", value(2, 10)), spliced("k", "y", part(&value(3, 70_000), "h".into()))]), "k");
+        is_conflict(store.through(vec![spliced("nothing", "y", part(&whole, "h".into()))]), "nothing");
+        let long = store.through(vec![spliced("k", "y", part(&whole, vec![0; VALUE_BYTES_MAX].into()))]);
+        assert!(matches!(long, Err(StoreError::TooLarge(_))));
         assert_eq!((store.keys(), store.held("k")), (vec![Key::from("k")], Some(whole)));
     });
+    for kept in [5..5, Range { start: 6, end: 5 }, 0..11, u64::MAX - 1..u64::MAX] {
+        assert_eq!(Splice::new(&[1; 10], "head", kept, "tail"), None);
+    }
 }
 
 #[test]
 fn values_of_too_many_parts_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = DiskStore::open(dir.path(), small_options()).unwrap();
-    store.through(vec![put("0", value(1, 70_000))]).unwrap();
-    let more = |number: u64| {
-        let splice = Splice { head: "h".into(), kept: 0..70_000 + 2 * number, tail: "t".into() };
+    let mut whole = value(1, 70_000);
+    store.through(vec![put("0", whole.clone())]).unwrap();
+    for number in 0.. {
+        let splice = Splice::new(&whole, "h", 0..whole.len() as u64, "t").unwrap();
+        let next = splice.apply(&whole).unwrap();
         let write = spliced(&number.to_string(), &(number + 1).to_string(), Some(splice));
-        store.write(vec![write], Durability::Back)
-    };
-    let made = (0..).find(|number| more(*number).is_err()).unwrap();
-    assert!(made > 1_000, "{made} values");
-    let refused = more(made);
-    assert!(matches!(&refused, Err(StoreError::TooLarge(what)) if what.contains("parts")), "{refused:?}");
-    assert_eq!(store.held(&made.to_string()).map(|value| value.len() as u64), Some(70_000 + 2 * made));
+        match store.write(vec![write], Durability::Back) {
+            Ok(()) => whole = next,
+            Err(refused) => {
+                assert!(matches!(&refused, StoreError::TooLarge(what) if what.contains("parts")), "{refused:?}");
+                assert!(number > 1_000, "{number} values");
+                assert_eq!(store.held(&number.to_string()), Some(whole));
+                break;
+            }
+        }
+    }
 }
 
 #[test]

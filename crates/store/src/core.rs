@@ -6,9 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Condvar, Mutex};
 use pithead_model::DriveId;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::api::show_key;
 use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_copies_beside, check_key};
 use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
@@ -221,7 +219,7 @@ impl Core {
                 Write::Put(put) => self.put(put, &mut pinned)?,
                 Write::Copy { from, to, splice } => {
                     self.allow_recipes()?;
-                    let splice = splice.map(|splice| self.splice(&from, &to, &splice, &mut pinned)).transpose()?;
+                    let splice = splice.map(|splice| self.splice(&to, splice, &mut pinned)).transpose()?;
                     let [pack, own, copy] = [(); 3].map(|()| self.next_number());
                     let action = Action::Copy { from, pack, own, copy, splice };
                     Change { key: to, expected: Expected::Any, action }
@@ -263,23 +261,18 @@ impl Core {
         Ok(NewValue::Segment { place, checksum })
     }
 
-    /// Reads the value that a part is wanted of, for the checksums, and writes what is new around it.
-    fn splice(&self, from: &Key, to: &Key, splice: &Splice, pinned: &mut Pinned) -> Result<Box<Spliced>, StoreError> {
-        let conflict = || StoreError::Conflict { key: show_key(from) };
-        let (value, _) = self.get(from)?.ok_or_else(conflict)?;
-        let Splice { head, kept, tail } = splice;
+    /// Writes what is new around a part of a value.
+    fn splice(&self, to: &Key, splice: Splice, pinned: &mut Pinned) -> Result<Box<Spliced>, StoreError> {
+        let Splice { head, kept, tail, was, checksum } = splice;
         // A value has at most 64 MiB, which all of these are parts of.
-        let short = |bytes: u64| u32::try_from(bytes).map_err(|_| conflict());
-        let part = value.get(kept.start as usize..kept.end as usize).ok_or_else(conflict)?;
-        let mut checksum = Xxh3::new();
-        [&head[..], part, tail].into_iter().for_each(|bytes| checksum.update(bytes));
-        let around = match [&head[..], tail].concat() {
+        let short = |bytes: u64| u32::try_from(bytes).map_err(|_| corrupt(to, "a part of it begins behind any value"));
+        let around = match [&head[..], &tail].concat() {
             around if around.is_empty() => None,
             around => Some((self.next_number(), self.new_value(to, around.into(), pinned)?)),
         };
         Ok(Box::new(Spliced {
-            was: xxh3_64(&value),
-            checksum: checksum.digest(),
+            was,
+            checksum,
             head: short(head.len() as u64)?,
             kept: short(kept.start)?..short(kept.end)?,
             tail: short(tail.len() as u64)?,
@@ -297,7 +290,7 @@ impl Core {
 
     /// Writes a large value. If there is no room, it gives back dead room first.
     fn place(&self, key: &[u8], value: &[u8]) -> Result<Extent, StoreError> {
-        let what = show_key(key);
+        let what = crate::api::show_key(key);
         match self.segments.write(&what, value, self.reserve_bytes) {
             Err(StoreError::NoSpace { .. }) if self.reclaim(value.len() as u64) => {
                 self.segments.write(&what, value, self.reserve_bytes)

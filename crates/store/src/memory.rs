@@ -194,7 +194,7 @@ impl MemoryState {
     /// What a copy of a key's value has; none: there is no such value.
     fn copied(&self, from: &Key, splice: Option<&Splice>) -> Option<Value> {
         let held = self.entries.get(from)?;
-        splice.map_or_else(|| Some(held.value.clone()), |splice| splice.of(&held.value))
+        splice.map_or_else(|| Some(held.value.clone()), |splice| splice.apply(&held.value))
     }
 
     fn apply(&mut self, write: Write) {

@@ -39,9 +39,10 @@ pub(super) fn stage_left(
         Ok(Some(marked)) if marked.gone <= marked.rows => {
             let columns = summaries_left(schema, &entry, &value, &marked.bytes, goes)?;
             let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
-            let value = match marked.kept.len() < SHARED_BYTES_MIN {
-                true => SliceValue::New(StagedValue::stage(store, marked.bytes)?),
-                false => SliceValue::Copied { from: slice_key(key), splice: Some(around(&marked)) },
+            let splice = around(&value, &marked).filter(|_| marked.kept.len() >= SHARED_BYTES_MIN);
+            let value = match splice {
+                None => SliceValue::New(StagedValue::stage(store, marked.bytes)?),
+                splice => SliceValue::Copied { from: slice_key(key), splice },
             };
             Ok(vec![StagedSlice { value, entry, sketches: None }])
         }
@@ -56,11 +57,12 @@ pub(super) fn stage_left(
     }
 }
 
-/// The new header, the body that stays on the medium where it is, and the marks.
-fn around(marked: &MarkedSlice) -> Splice {
+/// The new header, the body that stays on the medium where it is, and the marks. These are copies, since they wait for all slices of
+/// the run, and the marked slice need not.
+fn around(before: &[u8], marked: &MarkedSlice) -> Option<Splice> {
     let MarkedSlice { bytes, kept, .. } = marked;
-    let (head, tail) = (bytes.slice(..kept.start), bytes.slice(kept.end..));
-    Splice { head, kept: kept.start as u64..kept.end as u64, tail }
+    let (head, tail) = (bytes[..kept.start].to_vec(), bytes[kept.end..].to_vec());
+    Splice::new(before, head, kept.start as u64..kept.end as u64, tail)
 }
 
 /// The summaries of a slice's columns once it is `marked`. Only rows that go are read, and then the columns that lose a row

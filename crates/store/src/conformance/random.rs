@@ -51,11 +51,12 @@ fn copy_step() -> impl Strategy<Value = Step> {
     (0..6u8, to, splice).prop_map(|(from, to, splice)| Step::Copy(from, to, splice))
 }
 
-/// A part of a value of so many bytes, which has at least one.
-fn splice(bytes: usize, (start, end, head, tail): (u8, u8, u16, u16)) -> Splice {
-    let at = |share: u8| (bytes * usize::from(share) / 256) as u64;
+/// A part of a value; of another one if it is empty.
+fn splice(of: Option<&Value>, (start, end, head, tail): (u8, u8, u16, u16)) -> Splice {
+    let of = of.filter(|value| !value.is_empty()).cloned().unwrap_or_else(|| value(7, 300));
+    let at = |share: u8| (of.len() * usize::from(share) / 256) as u64;
     let kept = at(start.min(end))..at(start.max(end)) + 1;
-    Splice { head: value(start, usize::from(head)), kept, tail: value(end, usize::from(tail)) }
+    Splice::new(&of, value(start, usize::from(head)), kept, value(end, usize::from(tail))).unwrap()
 }
 
 /// Value and version of each key.
@@ -126,10 +127,10 @@ fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
                 let key = |key: &u8| Key::from(format!("k{key}"));
                 let (from, to): (Key, BTreeSet<Key>) = (key(from), to.iter().filter(|to| *to != from).map(key).collect());
                 let there = model.get(&from).map(|(value, _)| value.clone());
-                let splice = part.map(|part| splice(there.as_ref().map_or(0, Value::len), part));
+                let splice = part.map(|part| splice(there.as_ref(), part));
                 let copy = |to: &Key| Write::Copy { from: from.clone(), to: to.clone(), splice: splice.clone() };
                 let copies = to.iter().map(copy).collect();
-                let value = there.and_then(|there| splice.as_ref().map_or(Some(there.clone()), |splice| splice.of(&there)));
+                let value = there.and_then(|there| splice.as_ref().map_or(Some(there.clone()), |splice| splice.apply(&there)));
                 assert_eq!(store.write(copies, Durability::Through).is_ok(), to.is_empty() || value.is_some());
                 if let Some(value) = value {
                     model.extend(to.into_iter().map(|to| (to, (value.clone(), Version::new()))));

@@ -38,7 +38,7 @@ impl Model {
                 Write::Delete { key, .. } => model.0.remove(key),
                 Write::Copy { from, to, splice } => {
                     let (value, ..) = model.0.get(from)?;
-                    let value = splice.as_ref().map_or_else(|| Some(value.clone()), |splice| splice.of(value))?;
+                    let value = splice.as_ref().map_or_else(|| Some(value.clone()), |splice| splice.apply(value))?;
                     model.0.insert(to.clone(), (value, Version::new(), Tag::default()))
                 }
             };
@@ -135,25 +135,29 @@ pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Writ
 /// One key's value for one other key, or two, or a part of it.
 fn random_copies(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
     let from = random_key(rng);
-    let bytes = model.0.get(&from).map_or(0, |(value, ..)| value.len() as u64);
+    let value = model.0.get(&from).map(|(value, ..)| value.clone());
     let to: BTreeSet<Key> = (0..rng.random_range(1..3)).map(|_| random_key(rng)).filter(|key| *key != from).collect();
-    let splice = |rng: &mut StdRng, next: &mut u64| random_splice(rng, bytes, next);
+    let splice = |rng: &mut StdRng, next: &mut u64| random_splice(rng, value.as_ref(), next);
     to.into_iter().map(|to| Write::Copy { from: from.clone(), to, splice: splice(rng, next) }).collect()
 }
 
-/// Most of a value of so many bytes as a rule, and rarely more than there is.
-fn random_splice(rng: &mut StdRng, bytes: u64, next: &mut u64) -> Option<Splice> {
+/// Most of a value as a rule, and rarely of another one than there is.
+fn random_splice(rng: &mut StdRng, value: Option<&Value>, next: &mut u64) -> Option<Splice> {
     if rng.random_bool(0.4) {
         return None;
     }
-    let start = rng.random_range(0..=bytes.min(100));
-    let end = rng.random_range(start..=bytes) + u64::from(rng.random_bool(0.05));
+    let other = || value_of(1 << 21, 1_000);
+    let value = value.filter(|value| !value.is_empty() && !rng.random_bool(0.05)).cloned().unwrap_or_else(other);
+    let bytes = value.len() as u64;
+    let start = rng.random_range(0..bytes.min(100));
+    let end = rng.random_range(start + 1..=bytes);
     let mut around = || {
         *next += 1;
         let all = random_value(rng, *next);
         all.slice(..all.len().min(70_000))
     };
-    Some(Splice { head: around(), kept: start..end.max(start + 1), tail: around() })
+    let (head, tail) = (around(), around());
+    Splice::new(&value, head, start..end, tail)
 }
 
 fn random_write(rng: &mut StdRng, model: &Model, next: &mut u64) -> Write {

@@ -441,7 +441,7 @@ fn show_write(write: &Write) -> String {
         }
         Write::Delete { key, expected } => format!("delete {} if {expected:?}", show_key(key)),
         Write::Copy { from, to, splice: None } => format!("copy {} to {}", show_key(from), show_key(to)),
-        Write::Copy { from, to, splice: Some(Splice { head, kept, tail }) } => {
+        Write::Copy { from, to, splice: Some(Splice { head, kept, tail, .. }) } => {
             let (from, to) = (show_key(from), show_key(to));
             format!("copy {kept:?} of {from} to {to}, {} B before and {} B behind", head.len(), tail.len())
         }
