@@ -226,7 +226,7 @@ def test_statements_return_what_they_changed(connection: psycopg.Connection) -> 
 
 def test_asyncpg_takes_what_a_statement_returns(server: Server) -> None:
     async def run() -> list[int]:
-        connection = await asyncpg.connect(server.url)
+        connection = await asyncpg.connect(host="127.0.0.1", port=server.port, user="me", database="pithead")
         try:
             await connection.execute("CREATE OR REPLACE TABLE taken (id BIGINT)")
             first = await connection.fetchval("INSERT INTO taken VALUES ($1) RETURNING id + 1", 41)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use pithead_host::{Answer, Parameters};
+use pithead_model::Fault;
 
 use crate::columns::Column;
 use crate::connection::{Halt, Talk, during};
@@ -18,17 +19,27 @@ use crate::{binary, text};
 /// What the binary form begins with: a signature, and no flags and no further header.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
+fn no_query() -> Complaint {
+    Complaint::error(SYNTAX, "COPY (…) TO STDOUT runs a query, or a statement with RETURNING")
+}
+
 impl Talk {
     pub(crate) async fn copy_out(&mut self, copy: &Copy) -> Result<(), Halt> {
-        self.transaction.check(false, false)?;
-        self.admit()?;
         let sql = copy.query();
-        if !matches!(kind(&sql)?, StatementKind::Statement { writes: false, .. }) {
-            return Err(Complaint::error(SYNTAX, "COPY (…) TO STDOUT runs a query").into());
-        }
+        let StatementKind::Statement { writes, .. } = kind(&sql)? else { return Err(no_query().into()) };
+        self.check_writes(writes)?;
+        self.admit()?;
         let (session, asked) = (Arc::clone(&self.session), sql.clone());
-        let work = in_own_task(&self.entrance.work, async move { session.run_with(&asked, &Parameters::default()).await });
+        let work = in_own_task(&self.entrance.work, async move {
+            let statement = session.prepare(&asked, &Parameters::default()).await?;
+            // One that writes has rows only by RETURNING, and changes nothing here without it.
+            if statement.schema().is_none() { Ok::<_, Fault>(None) } else { statement.run(&session).await.map(Some) }
+        });
         let answer = during(&mut self.link, &self.place.cancel, work).await?;
+        let answer = answer.transpose().ok_or_else(no_query)?;
+        if writes && answer.is_ok() {
+            self.transaction.wrote();
+        }
         // Places in the query are not those in the statement.
         let Answer { schema, rows, .. } =
             answer.map_err(|fault| Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &sql) }))?;
