@@ -52,7 +52,7 @@ pub use fit::Fit;
 pub use fitted::fitted;
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use keys::KeySet;
-pub use marking::{MarkedSlice, mark};
+pub use marking::{MarkedSlice, mark, open_rows};
 pub use normalise::{normalise, normalise_batch};
 pub use page_sizes::check_pages;
 pub use parquet::{Origin, ParquetFile};

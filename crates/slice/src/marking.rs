@@ -1,15 +1,17 @@
 //! [`mark`]: takes rows from a slice, without writing anew what is stored of the others.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use pithead_model::SLICE_BYTES_MAX;
 
-use crate::header::{HEADER_BYTES, seal_in_place};
+use crate::header::{HEADER_BYTES, Header, seal_in_place};
 use crate::marks::{MARKED, Marks, split};
 use crate::pages::PageIndex;
-use crate::{SliceError, unseal, verify};
+use crate::{SliceError, SliceReader, open_verified, unseal, verify};
 
 /// A slice that rows were taken from.
 #[derive(Clone, Debug)]
@@ -44,12 +46,7 @@ pub fn mark(slice: Bytes, gone: &BooleanBuffer) -> Result<Option<MarkedSlice>, S
         let kept = HEADER_BYTES..slice.len();
         return Ok(Some(MarkedSlice { bytes: slice, kept, rows: index.rows, gone: 0 }));
     }
-    let (body, _) = split(body)?;
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len() + index.rows as usize / 8 + HEADER_BYTES);
-    bytes.resize(HEADER_BYTES, 0);
-    bytes.extend_from_slice(&body);
-    let kept = HEADER_BYTES..bytes.len();
-    marks.append_to(&mut bytes);
+    let (mut bytes, kept) = with_marks(body, &marks)?;
     if bytes.len() > SLICE_BYTES_MAX {
         return Err(SliceError::TooLarge { bytes: bytes.len(), max: SLICE_BYTES_MAX });
     }
@@ -57,4 +54,38 @@ pub fn mark(slice: Bytes, gone: &BooleanBuffer) -> Result<Option<MarkedSlice>, S
     let (encoding, version) = header.encoding;
     seal_in_place((encoding, version | MARKED), rows, header.columns, &mut bytes);
     Ok(Some(MarkedSlice { bytes: bytes.into(), kept, rows, gone }))
+}
+
+/// Opens a slice as if it had only the rows that `wanted` has a bit for, of those that it has. Whoever asks has checked its checksum.
+pub fn open_rows(schema: &SchemaRef, slice: Bytes, wanted: &BooleanBuffer) -> Result<Arc<dyn SliceReader>, SliceError> {
+    let (header, body) = unseal(slice)?;
+    let (_, index) = PageIndex::split(body.clone(), header.columns as usize)?;
+    let others = !wanted;
+    let marks = Marks::of(index.marks.as_ref().map_or_else(|| others.clone(), |known| known.and(&others)));
+    if marks.gone() == 0 {
+        return open_verified(schema, &header, body);
+    }
+    let (bytes, _) = with_marks(body, &marks)?;
+    let (encoding, version) = header.encoding;
+    let header = Header { encoding: (encoding, version | MARKED), rows: index.rows - marks.gone(), ..header };
+    open_verified(schema, &header, Bytes::from(bytes).slice(HEADER_BYTES..))
+}
+
+/// A body with these marks in place of any that it has, behind the place of its header; and where in it the encoding's own bytes are.
+fn with_marks(body: Bytes, marks: &Marks) -> Result<(Vec<u8>, Range<usize>), SliceError> {
+    let (body, _) = split(body)?;
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len() + marks.rows() / 8 + HEADER_BYTES);
+    bytes.resize(HEADER_BYTES, 0);
+    bytes.extend_from_slice(&body);
+    let kept = HEADER_BYTES..bytes.len();
+    marks.append_to(&mut bytes);
+    Ok((bytes, kept))
+}
+
+impl MarkedSlice {
+    /// Opens it. What was made here needs no check.
+    pub fn open(&self, schema: &SchemaRef) -> Result<Arc<dyn SliceReader>, SliceError> {
+        let (header, body) = unseal(self.bytes.clone())?;
+        open_verified(schema, &header, body)
+    }
 }

@@ -87,6 +87,11 @@ impl Marks {
         Self { bits, gone }
     }
 
+    /// Rows that they are for.
+    pub(crate) fn rows(&self) -> usize {
+        self.bits.len()
+    }
+
     /// Rows that are gone.
     pub(crate) fn gone(&self) -> u64 {
         self.gone

@@ -8,8 +8,8 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
-use pithead_model::{Blame, ColumnSummary, Fault, SliceEntry, SliceKey};
-use pithead_slice::{Encoding, MarkedSlice, ScanRequest, SliceError, bounds_of, mark, open_slice};
+use pithead_model::{Blame, ColumnSummary, Fault, SliceEntry, SliceKey, Value};
+use pithead_slice::{Encoding, MarkedSlice, ScanRequest, SliceError, SliceReader, bounds_of, mark, open_rows, open_slice};
 use pithead_store::{Splice, Store};
 
 use crate::storage::directories::gone;
@@ -37,7 +37,7 @@ pub(super) fn stage_left(
     let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
     match mark(value.clone(), goes) {
         Ok(Some(marked)) if marked.gone <= marked.rows => {
-            let columns = summaries_left(schema, &entry, &value, &marked.bytes, goes)?;
+            let columns = summaries_left(schema, &entry, &value, &marked, goes)?;
             let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
             let splice = around(&value, &marked).filter(|_| marked.kept.len() >= SHARED_BYTES_MIN);
             let value = match splice {
@@ -50,7 +50,7 @@ pub(super) fn stage_left(
         Ok(_) | Err(SliceError::TooLarge { .. }) => {
             let all: Vec<usize> = (0..schema.fields().len()).collect();
             let mut made = Vec::new();
-            stage_rows(store, encoding, schema, kept(&rows_of(schema, value, &all)?, goes)?, &mut made)?;
+            stage_rows(store, encoding, schema, kept(&rows_of(schema, &*open_slice(schema, value)?, &all)?, goes)?, &mut made)?;
             Ok(made)
         }
         Err(error) => Err(error.into()),
@@ -65,18 +65,18 @@ fn around(before: &[u8], marked: &MarkedSlice) -> Option<Splice> {
     Splice::new(before, head, kept.start as u64..kept.end as u64, tail)
 }
 
-/// The summaries of a slice's columns once it is `marked`. Only rows that go are read, and then the columns that lose a row
-/// with their least or largest value.
+/// The summaries of a slice's columns once it is `marked`. Only rows that go are read, and then the columns that lose a row with their
+/// least or largest value.
 fn summaries_left(
     schema: &SchemaRef,
     before: &SliceEntry,
     slice: &Bytes,
-    marked: &Bytes,
+    marked: &MarkedSlice,
     goes: &BooleanBuffer,
 ) -> Result<Vec<ColumnSummary>, Fault> {
     let all: Vec<usize> = (0..schema.fields().len()).collect();
-    let Some(going) = mark(slice.clone(), &!goes)? else { return Err(Fault::bug("no row goes")) };
-    let going = bounds_of(schema, &rows_of(schema, going.bytes, &all)?);
+    let going = rows_of(schema, &*open_rows(schema, slice.clone(), goes)?, &all)?;
+    let going = bounds_of(schema, &going);
     let mut left = before.columns.clone();
     let mut lost = Vec::new();
     for (column, (left, going)) in left.iter_mut().zip(&going).enumerate() {
@@ -86,16 +86,52 @@ fn summaries_left(
             lost.push(column);
         }
     }
-    let rows = rows_of(schema, marked.clone(), &lost)?;
-    let part = Arc::new(schema.project(&lost).map_err(Fault::bug)?);
-    for (column, found) in lost.into_iter().zip(bounds_of(&part, &rows)) {
-        if let Some(left) = left.get_mut(column) {
-            *left = ColumnSummary { distinct: left.distinct, ..found };
+    let reader = if lost.is_empty() { None } else { Some(marked.open(schema)?) };
+    for column in lost {
+        let (Some(reader), Some(left), Some(going)) = (&reader, left.get_mut(column), going.get(column)) else { continue };
+        *left = bounds_left(schema, &**reader, column, left, going)?;
+    }
+    left.iter_mut().for_each(|column| column.distinct = column.distinct.min(marked.rows));
+    Ok(left)
+}
+
+/// The summary of a column whose least or largest value went with a row. Most columns that have few values have it in another row, too,
+/// which is found soon.
+fn bounds_left(
+    schema: &SchemaRef,
+    reader: &dyn SliceReader,
+    column: usize,
+    before: &ColumnSummary,
+    going: &ColumnSummary,
+) -> Result<ColumnSummary, Fault> {
+    let part = Arc::new(schema.project(&[column]).map_err(Fault::bug)?);
+    let mut stream = reader.scan(ScanRequest::all_rows(vec![column]))?.stream;
+    let (mut rows, mut has_least, mut has_largest) = (Vec::new(), false, false);
+    let may_keep = before.exact && !before.nulls_unknown && !going.nulls_unknown;
+    while let Some(batch) = futures::executor::block_on(stream.try_next())? {
+        rows.push(named(batch, &part)?);
+        if let (true, Some(last)) = (may_keep, rows.last())
+            && let [of] = &bounds_of(&part, std::slice::from_ref(last))[..]
+            && of.exact
+        {
+            has_least |= is_same(of.min.as_ref(), before.min.as_ref());
+            has_largest |= is_same(of.max.as_ref(), before.max.as_ref());
+        }
+        if has_least && has_largest {
+            return Ok(ColumnSummary { nulls: before.nulls.saturating_sub(going.nulls), ..before.clone() });
         }
     }
-    let rows = (goes.len() - goes.count_set_bits()) as u64;
-    left.iter_mut().for_each(|column| column.distinct = column.distinct.min(rows));
-    Ok(left)
+    let found = bounds_of(&part, &rows).pop().ok_or_else(|| Fault::bug("a column without a summary"))?;
+    Ok(ColumnSummary { distinct: before.distinct, ..found })
+}
+
+/// Whether two bounds are one value, bit for bit.
+fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Some(Value::Float(one)), Some(Value::Float(other))) => one.to_bits() == other.to_bits(),
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    }
 }
 
 /// Whether the rows that stay have the bounds that all rows have: none of those that go has one of these values.
@@ -133,14 +169,15 @@ fn kept(rows: &[RecordBatch], goes: &BooleanBuffer) -> Result<Vec<RecordBatch>, 
 }
 
 /// These columns of all rows of a slice. Streams of slices never wait, so this blocks only for as long as decoding takes.
-fn rows_of(schema: &SchemaRef, slice: Bytes, columns: &[usize]) -> Result<Vec<RecordBatch>, Fault> {
+fn rows_of(schema: &SchemaRef, reader: &dyn SliceReader, columns: &[usize]) -> Result<Vec<RecordBatch>, Fault> {
     let request = ScanRequest::all_rows(columns.to_vec());
-    let reader = open_slice(schema, slice)?;
-    if columns.is_empty() {
-        return Ok(Vec::new());
-    }
     let rows = futures::executor::block_on(reader.scan(request)?.stream.try_collect::<Vec<_>>())?;
     let part = Arc::new(schema.project(columns).map_err(Fault::bug)?);
-    let named = |batch: RecordBatch| RecordBatch::try_new(Arc::clone(&part), batch.columns().to_vec());
-    rows.into_iter().map(|batch| named(batch).map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))).collect()
+    rows.into_iter().map(|batch| named(batch, &part)).collect()
+}
+
+/// A batch under the names of its columns in the dataset.
+fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
+    let named = RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec());
+    named.map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))
 }
