@@ -85,15 +85,10 @@ impl Marker {
             .try_collect()
             .await?;
         let gone = total(found.iter().map(|(_, goes)| goes.count_set_bits() as u64));
-        if gone == 0 {
-            return Ok(Marked {
-                gone,
-                nulls_gone: vec![0; directory.columns.len()],
-                going: Some(checksum(&found)),
-                left: None,
-            });
-        }
         let going = Some(checksum(&found));
+        if gone == 0 {
+            return Ok(Marked { gone, nulls_gone: vec![0; directory.columns.len()], going, left: None });
+        }
         let mut found: HashMap<u32, BooleanBuffer> = found.into_iter().collect();
         let goes = (0..directory.slices.len() as u32).map(|number| Ok::<_, Fault>((number, found.remove(&number))));
         let made = stream::iter(goes).map_ok(|(number, goes)| self.left(number, goes));

@@ -39,7 +39,7 @@ pub(super) fn stage_left(
         Ok(Some(marked)) if marked.gone <= marked.rows => {
             let columns = summaries_left(schema, &entry, &value, &marked, goes)?;
             let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
-            let splice = around(&value, &marked).filter(|_| marked.kept.len() >= SHARED_BYTES_MIN);
+            let splice = if marked.kept.len() < SHARED_BYTES_MIN { None } else { around(&value, &marked) };
             let value = match splice {
                 None => SliceValue::New(StagedValue::stage(store, marked.bytes)?),
                 splice => SliceValue::Copied { from: slice_key(key), splice },
