@@ -17,10 +17,12 @@ use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion_substrait::extensions::Extensions;
-use datafusion_substrait::logical_plan::consumer::{SubstraitConsumer, from_substrait_plan_with_consumer};
+use datafusion_substrait::logical_plan::consumer::{
+    SubstraitConsumer, from_aggregate_rel, from_project_rel, from_substrait_plan_with_consumer,
+};
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
-use datafusion_substrait::substrait::proto::Plan;
 use datafusion_substrait::substrait::proto::read_rel::NamedTable;
+use datafusion_substrait::substrait::proto::{AggregateRel, Plan, ProjectRel};
 use futures::FutureExt;
 use lru::LruCache;
 use memchr::memmem;
@@ -31,6 +33,7 @@ use prost::Message;
 
 use crate::canonical::Canonical;
 use crate::join_keys::with_sided_keys;
+use crate::names::named_apart;
 use crate::{PlanError, SubPlan};
 
 /// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
@@ -191,6 +194,14 @@ impl SubstraitConsumer for Reader<'_> {
                 Ok(tables.get(&key).cloned())
             }
         }
+    }
+
+    async fn consume_project(&self, project: &ProjectRel) -> datafusion::common::Result<LogicalPlan> {
+        named_apart(from_project_rel(self, project).await?)
+    }
+
+    async fn consume_aggregate(&self, aggregate: &AggregateRel) -> datafusion::common::Result<LogicalPlan> {
+        named_apart(from_aggregate_rel(self, aggregate).await?)
     }
 
     fn get_extensions(&self) -> &Extensions {

@@ -81,6 +81,31 @@ async fn an_output_may_have_the_name_of_what_the_optimiser_extracts() {
     }
 }
 
+/// A regression: a cast of a column was taken for the column of the same table that is read again, and left out.
+#[tokio::test]
+async fn a_cast_is_told_from_the_column_of_the_same_table() {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+    let narrow: ArrayRef = Arc::new(Int32Array::from_iter_values((0..10).map(|id| (id * 7) % 10)));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("k", narrow)]).unwrap();
+    let schema = batch.schema();
+    let lab = Arc::new(Lab::new("arrow").dataset("t", &schema, vec![batch.slice(0, 6), batch.slice(6, 4)]));
+    let condition = "(b.k + 1 > 3 OR a.cast_k % 3 = 0) AND (b.k + 1 < 9 OR a.cast_k % 3 = 1)";
+    let casts = [
+        "SELECT CAST(k AS BIGINT) AS cast_k FROM main.t WHERE id > 2",
+        "SELECT CAST(k AS BIGINT) AS cast_k, count(*) AS n FROM main.t GROUP BY 1",
+    ];
+    for cast in casts {
+        let sql = format!("SELECT a.cast_k, b.id FROM ({cast}) a RIGHT JOIN main.t b ON a.cast_k = b.id WHERE {condition}");
+        let expected = bag(&lab.judge(&sql).await);
+        let (plan, schema) = sent_as_it_is(&lab, &sql).await;
+        let how = How { whole_partition: true, ..How::default() };
+        let bound = Bound::bind(lab.request(plan, schema, how)).await.unwrap();
+        let mut round = bound.round(usize::MAX).await.unwrap();
+        let rows: Vec<RecordBatch> = (&mut round.stream).try_collect().await.unwrap();
+        assert_eq!(bag(&rows), expected, "{cast}");
+    }
+}
+
 /// What gives another value another time is read anew each time.
 #[tokio::test]
 async fn what_hangs_on_the_moment_is_not_kept() {
