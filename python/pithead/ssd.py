@@ -216,8 +216,9 @@ class Application:
         return SSDlet(self._native.ssdlet(places[0], _arguments.text("module", module), name, texts))
 
     def connect(self, from_: Output, to: Input) -> None:
-        """Connects an output to an input, of one drive or of two. An output that is connected to several inputs deals its
-        batches out to them; an input takes from several outputs in the order in which batches come."""
+        """Connects an output to an input, of one drive or of two, of this application or of this one and another. An
+        output that is connected to several inputs deals its batches out to them; an input takes from several outputs in
+        the order in which batches come. Where the application that puts out fails, so does the one that reads it."""
         self._native.connect(from_._port, to._port)
 
     @overload

@@ -122,6 +122,7 @@ impl Application {
     }
 
     fn connect(&self, from: Port<'_>, to: Port<'_>) -> PyResult<()> {
+        let _inside = runtime::runtime().map_err(errors::to_python)?.enter();
         self.0.connect(&from.0.0.output(from.1), &to.0.0.input(to.1)).map_err(errors::to_python)
     }
 

@@ -78,6 +78,23 @@ def test_columns_are_tuples_and_the_host_deals_out_and_gathers(start_drives: Sta
     assert told == {"to": 2000, "bé": 2000}
 
 
+def test_one_application_reads_what_another_one_puts_out(start_drives: Start, modules: Path) -> None:
+    ssds = [SSD(address) for address in start_drives(2).addresses]
+    for ssd in ssds:
+        ssd.load_module(modules / "doubler.wasm")
+    with Application(ssds[0], "first") as first, Application(ssds[1], "second") as second:
+        one, other = first.ssdlet(ssds[0], "doubler"), second.ssdlet(ssds[1], "doubler")
+        first.connect(one.out(0), other.in_(0))
+        to, answers = first.connect_to(one.in_(0)), second.connect_to(other.out(0))
+        second.start()
+        first.start()
+        to.put(1)
+        assert answers.get() == 4
+        first.stop()
+        with pytest.raises(pithead.Cancelled, match=r"the application first, which it reads, has failed"):
+            answers.get()
+
+
 def test_mistakes_say_what_was_expected(start_drives: Start, modules: Path) -> None:
     (address,) = start_drives(1).addresses
     ssd = SSD(address)

@@ -190,6 +190,7 @@ pub unsafe extern "C" fn pithead_connect(
             }
             (Deployment::There { application, ssdlets, .. }, Deployment::There { ssdlets: others, .. }) => {
                 let (one, other) = (numbered(ssdlets, from_ssdlet)?, numbered(others, to_ssdlet)?);
+                let _inside = runtime()?.enter();
                 application.connect(&one.output(output), &other.input(input)).map_err(|fault| fault.to_string())?;
             }
             _ => return Err("an application in this process and one on drives on the network cannot be connected".to_owned()),

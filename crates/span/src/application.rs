@@ -14,7 +14,7 @@ use pithead_door::{
 use pithead_model::{Blame, Fault, PROTOCOL_VERSION};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::following::follow;
+use crate::following::{follow, pass_on};
 use crate::join::{Join, Sender, Source, WINDOW_BYTES};
 use crate::state::{ApplicationState, Phase, Placed, Shared, Side};
 use crate::{HostReader, HostWriter};
@@ -39,7 +39,7 @@ impl Default for Bounds {
 
 /// A graph of SSDlets on one or several drives: built, started, then waited for or stopped. Dropping it stops it.
 ///
-/// It is to be used within a tokio runtime, whose threads pass batches on.
+/// It is to be used within a tokio runtime, whose threads pass batches on: between drives, and from one application to another.
 #[derive(Debug)]
 pub struct Application {
     drives: Vec<Drive>,
@@ -143,12 +143,25 @@ impl Application {
         Ok(Ssdlet { shared: Arc::clone(&self.shared), number, declared: Arc::new(declared) })
     }
 
-    /// Connects an output to an input, of one drive or of two. An output that is connected to several inputs deals its batches out to
-    /// them; an input takes from several outputs in the order in which batches come.
+    /// Connects an output to an input, of one drive or of two, of this application or of this one and another. An output that is
+    /// connected to several inputs deals its batches out to them; an input takes from several outputs in the order in which batches
+    /// come. Where the application that puts out fails, so does the one that reads it: what came is not all.
     pub fn connect(&self, from: &Output, to: &Input) -> Result<(), Fault> {
-        let (types, others) = (self.output_type(from)?, self.input_type(to)?);
+        let is_ours = |ssdlet: &Ssdlet| Arc::ptr_eq(&ssdlet.shared, &self.shared);
+        if !is_ours(&from.ssdlet) && !is_ours(&to.ssdlet) {
+            return Err(Fault::invalid(format!("neither {from} nor {to} is a port of the application {}", self.shared.name)));
+        }
+        let (types, others) = (from.signature()?, to.signature()?);
         if types != others {
             return Err(Fault::invalid(format!("{from} puts out {types} and {to} takes {others}; they cannot be connected")));
+        }
+        if !Arc::ptr_eq(&from.ssdlet.shared, &to.ssdlet.shared) {
+            // Neither is changed where the other one was started already.
+            drop(from.ssdlet.shared.building()?);
+            let writer = writer_of(&to.ssdlet.shared, std::slice::from_ref(to))?;
+            let reader = reader_of(&from.ssdlet.shared, std::slice::from_ref(from))?;
+            tokio::spawn(pass_on(reader, writer));
+            return Ok(());
         }
         let mut state = self.shared.building()?;
         let number = match (state.from(from.at()), state.to(to.at())) {
@@ -170,42 +183,12 @@ impl Application {
 
     /// Connects outputs, one at least, to the host program, which reads them as one.
     pub fn reader(&self, from: &[Output]) -> Result<HostReader, Fault> {
-        let first = from.first().ok_or_else(|| Fault::invalid("a reader needs an output"))?;
-        let signature = self.output_type(first)?;
-        for other in &from[1..] {
-            let others = self.output_type(other)?;
-            if others != signature {
-                return Err(Fault::invalid(format!("{first} puts out {signature} and {other} {others}; nobody can read both")));
-            }
-        }
-        let mut state = self.shared.building()?;
-        let known = from.iter().map(|output| state.from(output.at())).collect::<Vec<_>>();
-        let number = one_of(&mut state, &known, &signature)?;
-        let join = &mut state.joins[number];
-        from.iter().for_each(|output| join.add(Some(output.at()), None));
-        (join.is_hosts, join.readers) = (true, join.readers + 1);
-        Ok(HostReader::new(Arc::clone(&self.shared), number, signature))
+        reader_of(&self.shared, from)
     }
 
     /// Connects the host program to inputs, one at least: batches are dealt out to them.
     pub fn writer(&self, to: &[Input]) -> Result<HostWriter, Fault> {
-        let first = to.first().ok_or_else(|| Fault::invalid("a writer needs an input"))?;
-        let signature = self.input_type(first)?;
-        for other in &to[1..] {
-            let others = self.input_type(other)?;
-            if others != signature {
-                return Err(Fault::invalid(format!("{first} takes {signature} and {other} {others}; nobody can write both")));
-            }
-        }
-        let mut state = self.shared.building()?;
-        let known = to.iter().map(|input| state.to(input.at())).collect::<Vec<_>>();
-        let number = one_of(&mut state, &known, &signature)?;
-        let join = &mut state.joins[number];
-        to.iter().for_each(|input| join.add(None, Some(input.at())));
-        join.is_hosts = true;
-        join.sources.push(Source { drive: None, waiting: 0, has_ended: false });
-        let source = join.sources.len() - 1;
-        Ok(HostWriter::new(Arc::clone(&self.shared), number, source, signature))
+        writer_of(&self.shared, to)
     }
 
     /// Starts all SSDlets, or none: then nothing is left at any drive, and the application has ended. Fails if a port is not connected,
@@ -294,25 +277,57 @@ impl Application {
     pub fn fail(&self, fault: Fault) {
         self.shared.fail(fault);
     }
+}
 
-    fn output_type(&self, output: &Output) -> Result<String, Fault> {
-        self.check(&output.ssdlet)?;
-        output.signature()
+/// A reader of outputs of one application.
+fn reader_of(shared: &Arc<Shared>, from: &[Output]) -> Result<HostReader, Fault> {
+    let first = from.first().ok_or_else(|| Fault::invalid("a reader needs an output"))?;
+    let signature = first.signature()?;
+    for other in from {
+        check_own(shared, &other.ssdlet)?;
+        let others = other.signature()?;
+        if others != signature {
+            return Err(Fault::invalid(format!("{first} puts out {signature} and {other} {others}; nobody can read both")));
+        }
     }
+    let mut state = shared.building()?;
+    let known = from.iter().map(|output| state.from(output.at())).collect::<Vec<_>>();
+    let number = one_of(&mut state, &known, &signature)?;
+    let join = &mut state.joins[number];
+    from.iter().for_each(|output| join.add(Some(output.at()), None));
+    (join.is_hosts, join.readers) = (true, join.readers + 1);
+    Ok(HostReader::new(Arc::clone(shared), number, signature))
+}
 
-    fn input_type(&self, input: &Input) -> Result<String, Fault> {
-        self.check(&input.ssdlet)?;
-        input.signature()
+/// A writer to inputs of one application.
+fn writer_of(shared: &Arc<Shared>, to: &[Input]) -> Result<HostWriter, Fault> {
+    let first = to.first().ok_or_else(|| Fault::invalid("a writer needs an input"))?;
+    let signature = first.signature()?;
+    for other in to {
+        check_own(shared, &other.ssdlet)?;
+        let others = other.signature()?;
+        if others != signature {
+            return Err(Fault::invalid(format!("{first} takes {signature} and {other} {others}; nobody can write both")));
+        }
     }
+    let mut state = shared.building()?;
+    let known = to.iter().map(|input| state.to(input.at())).collect::<Vec<_>>();
+    let number = one_of(&mut state, &known, &signature)?;
+    let join = &mut state.joins[number];
+    to.iter().for_each(|input| join.add(None, Some(input.at())));
+    join.is_hosts = true;
+    join.sources.push(Source { drive: None, waiting: 0, has_ended: false });
+    let source = join.sources.len() - 1;
+    Ok(HostWriter::new(Arc::clone(shared), number, source, signature))
+}
 
-    fn check(&self, ssdlet: &Ssdlet) -> Result<(), Fault> {
-        match Arc::ptr_eq(&ssdlet.shared, &self.shared) {
-            true => Ok(()),
-            false => {
-                let (name, ours) = (&ssdlet.declared.name, &self.shared.name);
-                Err(Fault::invalid(format!("{name} is an SSDlet of another application than {ours}"))
-                    .hint("pass what one application puts out to the other one: a reader of the first, a writer of the second"))
-            }
+fn check_own(shared: &Arc<Shared>, ssdlet: &Ssdlet) -> Result<(), Fault> {
+    match Arc::ptr_eq(&ssdlet.shared, shared) {
+        true => Ok(()),
+        false => {
+            let (name, ours) = (&ssdlet.declared.name, &shared.name);
+            Err(Fault::invalid(format!("{name} is an SSDlet of another application than {ours}"))
+                .hint("make a reader or a writer of the application that it belongs to"))
         }
     }
 }

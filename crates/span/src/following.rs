@@ -1,4 +1,4 @@
-//! Following a drive's part of an application to its end.
+//! Following a drive's part of an application to its end, and what one application puts out to another one.
 
 use std::sync::{Arc, Weak};
 
@@ -7,6 +7,7 @@ use pithead_door::ApplicationEvent;
 use pithead_model::{Blame, Fault};
 
 use crate::state::Shared;
+use crate::{HostReader, HostWriter};
 
 /// Takes what one drive says. Whatever ends it early ends the application.
 pub(crate) async fn follow(
@@ -31,6 +32,26 @@ pub(crate) async fn follow(
             Err(fault) => return shared.fail(fault.at_drive(&labels[drive])),
         }
         drop::<Arc<_>>(shared);
+    }
+}
+
+/// Passes what one application puts out on to an input of another one, until one of both has ended. The other one is told by the ends
+/// that are dropped then: that nobody reads any more, or that there is no more.
+pub(crate) async fn pass_on(reader: HostReader, writer: HostWriter) {
+    loop {
+        match reader.get().await {
+            Ok(Some(batch)) => {
+                // An application that has ended, well or not, reads no more, and what it reads of goes on.
+                if !writer.put(batch).await.unwrap_or(false) {
+                    return;
+                }
+            }
+            Ok(None) => return,
+            Err(fault) => {
+                let what = format!("the application {}, which it reads, has failed: {}", reader.application(), fault.message);
+                return writer.fail(Fault { message: what, ..fault });
+            }
+        }
     }
 }
 

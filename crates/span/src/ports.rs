@@ -25,6 +25,11 @@ impl HostReader {
         &self.signature
     }
 
+    /// The name of the application.
+    pub(crate) fn application(&self) -> &str {
+        &self.shared.name
+    }
+
     /// The next batch as bytes, None when all writers have ended. Fails if the application did. It may be dropped while it waits: no
     /// batch is lost by that.
     pub async fn get(&self) -> Result<Option<Bytes>, Fault> {
@@ -90,6 +95,11 @@ impl HostWriter {
         let put = put.await?;
         self.shared.change(|_| ());
         Ok(put)
+    }
+
+    /// Ends the application that it sends to: what was sent is not all.
+    pub(crate) fn fail(&self, fault: Fault) {
+        self.shared.fail(fault);
     }
 }
 

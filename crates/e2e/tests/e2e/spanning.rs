@@ -546,6 +546,94 @@ fn what_cannot_be_made_or_connected_is_refused_with_its_names() {
 }
 
 #[test]
+fn two_applications_are_connected_and_start_in_any_order() {
+    block_on(async {
+        let site = Site::new(2).await;
+        for starts_first in [0, 1] {
+            let (one, other) = (site.application(), site.application());
+            let (from, to) = (made(&one, &[(0, "pass")]).await, made(&other, &[(1, "pass")]).await);
+            one.connect(&from[0].output(0), &to[0].input(0)).unwrap();
+            let (writer, reader) = (one.writer(&[from[0].input(0)]).unwrap(), other.reader(&[to[0].output(0)]).unwrap());
+            let both = [&one, &other];
+            both[starts_first].start().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            both[1 - starts_first].start().await.unwrap();
+            let write = async {
+                for part in 0..200 {
+                    assert!(writer.put(rows(part * 2000..(part + 1) * 2000)).await.unwrap(), "somebody reads");
+                }
+                drop(writer);
+            };
+            let (all, ()) = tokio::join!(drain(&reader), write);
+            assert_eq!(all.unwrap(), (0..400_000).collect::<Vec<_>>());
+            one.wait().await.unwrap();
+            other.wait().await.unwrap();
+        }
+        site.is_clean(&site.doors).await;
+    });
+}
+
+#[test]
+fn an_application_ends_well_only_if_the_one_that_it_reads_does() {
+    block_on(async {
+        let site = Site::new(2).await;
+        // The one that is read dies: what came is not all.
+        let (one, other) = (site.application(), site.application());
+        let (from, to) = (made(&one, &[(0, "endless"), (0, "dies")]).await, made(&other, &[(1, "pass")]).await);
+        one.connect(&from[0].output(0), &from[1].input(0)).unwrap();
+        other.connect(&from[1].output(0), &to[0].input(0)).unwrap();
+        let reader = other.reader(&[to[0].output(0)]).unwrap();
+        other.start().await.unwrap();
+        one.start().await.unwrap();
+        let fault = tokio::time::timeout(LIMIT, drain(&reader)).await.expect("it ends").unwrap_err();
+        assert!(fault.message.starts_with("the application test, which it reads, has failed: drive "), "{fault}");
+        assert!(other.wait().await.is_err());
+        // The one that reads ends early, or is stopped: the other one is told that nobody reads, and ends well.
+        for stops in [false, true] {
+            let (one, other) = (site.application(), site.application());
+            let (from, to) = (made(&one, &[(0, "endless")]).await, made(&other, &[(1, "first")]).await);
+            one.connect(&from[0].output(0), &to[0].input(0)).unwrap();
+            let reader = other.reader(&[to[0].output(0)]).unwrap();
+            one.start().await.unwrap();
+            match stops {
+                true => other.stop(),
+                false => {
+                    other.start().await.unwrap();
+                    assert!(drain_bytes(&reader).await.unwrap() > 0);
+                }
+            }
+            tokio::time::timeout(LIMIT, one.wait()).await.expect("it ends").unwrap();
+        }
+        // One that is never started takes the one that reads it with it.
+        let (one, other) = (site.application(), site.application());
+        let (from, to) = (made(&one, &[(0, "much")]).await, made(&other, &[(1, "pass")]).await);
+        one.connect(&from[0].output(0), &to[0].input(0)).unwrap();
+        let reader = other.reader(&[to[0].output(0)]).unwrap();
+        other.start().await.unwrap();
+        drop(one);
+        let fault = tokio::time::timeout(LIMIT, drain(&reader)).await.expect("it ends").unwrap_err();
+        assert!(fault.message.contains("which it reads, has failed: the application test was stopped"), "{fault}");
+        site.is_clean(&site.doors).await;
+    });
+}
+
+#[test]
+fn ports_of_other_applications_are_refused_where_they_are_none_of_a_connection() {
+    block_on(async {
+        let site = Site::new(1).await;
+        let (one, other, third) = (site.application(), site.application(), site.application());
+        let (from, to) = (made(&one, &[(0, "pass")]).await, made(&other, &[(0, "pass"), (0, "texts")]).await);
+        let neither = third.connect(&from[0].output(0), &to[0].input(0)).unwrap_err();
+        assert_eq!(neither.message, "neither idPass.out(0) nor idPass.in(0) is a port of the application test");
+        let types = one.connect(&from[0].output(0), &to[1].input(0)).unwrap_err();
+        assert_eq!(types.message, "idPass.out(0) puts out i64 and idTexts.in(0) takes string; they cannot be connected");
+        let reader = third.reader(&[from[0].output(0)]).unwrap_err();
+        assert_eq!(reader.message, "idPass is an SSDlet of another application than test");
+        site.is_clean(&site.doors).await;
+    });
+}
+
+#[test]
 fn an_array_refuses_applications_with_a_sentence() {
     block_on(async {
         let site = Site::new(2).await;
