@@ -9,6 +9,8 @@ const JOIN_ROWS_MAX: f64 = 3_000.0;
 const NULL_PAIRS_MAX: f64 = 3_000.0;
 /// A subquery over more rows is bound to the query around it by equality alone.
 const CORRELATED_ROWS_MAX: f64 = 250.0;
+/// Lists stand beside so many rows at most.
+const LIST_ROWS_MAX: f64 = 1_000.0;
 
 impl Generator<'_> {
     /// What stands after FROM, with so many relations at most.
@@ -26,6 +28,10 @@ impl Generator<'_> {
             }
             self.choices.end("join", start);
         }
+        let start = self.choices.begin();
+        let is_beside = self.choices.chance(7);
+        let all = if is_beside { self.beside(all) } else { all };
+        self.choices.end("join", start);
         all
     }
 
@@ -95,6 +101,22 @@ impl Generator<'_> {
             word = "JOIN";
         }
         self.join_by(word, left, right, 40)
+    }
+
+    /// A relation, each of whose rows is there for each value of a list that is made of it.
+    fn beside(&mut self, left: Relation) -> Relation {
+        let number = self.item(&left.items, |item| item.kind == TypeKind::Int && item.tame);
+        let Some(number) = number.filter(|_| left.rows <= LIST_ROWS_MAX) else { return left };
+        let number = format!("CAST({} AS BIGINT)", self.name(&number));
+        let lists = ["[#, # + 1, 3]", "range(abs(#) % 4)", "[# % 5, NULL]", "CASE WHEN # % 2 = 0 THEN [#, 7] END", "[0, 1]"];
+        let list = self.choices.pick(&lists).replace('#', &number);
+        let alias = self.fresh("r");
+        let joins = [("CROSS JOIN", ""), ("LEFT JOIN", " ON true"), ("JOIN", " ON #.x > 1")];
+        let (word, condition) = joins[self.choices.below(joins.len())];
+        let sql = format!("{} {word} unnest({list}) AS {alias}(x){}", left.sql, condition.replace('#', &alias));
+        let samples = ["0", "1", "3", "7"].map(str::to_owned).to_vec();
+        let value = Item { sql: format!("{alias}.x"), samples, ..Item::computed(TypeKind::Int) };
+        Relation { sql, rows: left.rows * 2.0, items: [left.items, vec![value]].concat() }
     }
 
     /// A join of a kind; in so many of a hundred cases not on keys.
