@@ -341,3 +341,21 @@ def test_polars_is_not_given_intervals(conn: pithead.Connection, query: str) -> 
     for taken in (lambda: result.pl(), lambda: result.pl(lazy=True).collect()):
         with pytest.raises(pithead.UnsupportedError, match="column 'd'"):
             taken()
+
+
+def test_results_without_a_name_are_called_as_duckdb_calls_them(conn: pithead.Connection) -> None:
+    table = pa.table({"k": [1, 2, 3], "s": ["a", "b", None]})
+    conn.load("t", table)
+    duck = duckdb.connect()
+    duck.register("t", table)
+    for query in (
+        "SELECT sum(k), MIN(k), k, count(s) AS n FROM t GROUP BY k",
+        "SELECT *, upper(s) FROM t",
+        "SELECT max(s) FROM (SELECT s FROM t) JOIN (SELECT k FROM t) ON k = 1",
+        'SELECT "sum(k)" FROM (SELECT sum(k) FROM t)',
+        "WITH c AS (SELECT max(k), count(s) FROM t) FROM c",
+        "SELECT count(DISTINCT k), sum(k) FROM t UNION ALL SELECT 1, 2",
+    ):
+        assert conn.sql(query).columns == duck.sql(query).columns, query
+    totals = conn.sql("SELECT s, sum(k), 1 + k AS more FROM t GROUP BY s, k")
+    assert totals.filter('"sum(k)" > 2').columns == ["s", "sum(k)", "more"]

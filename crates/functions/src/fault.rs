@@ -24,7 +24,7 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
     if is_of_regex(&error, &message) {
         return regex_fault(&message);
     }
-    if let Some(fault) = of_call(&text) {
+    if let Some(fault) = of_call(&text).or_else(|| of_outer_column(&text)) {
         return fault;
     }
     let kind = kind(root, &message);
@@ -50,6 +50,15 @@ fn is_of_regex(error: &DataFusionError, message: &str) -> bool {
         _ => false,
     };
     noted || TEXTS.iter().any(|text| message.contains(text))
+}
+
+/// A column of the query around a subquery, where no rule has made a join of the two.
+fn of_outer_column(text: &str) -> Option<Fault> {
+    let told = text.split_once("does not support logical expression OuterReferenceColumn")?.1;
+    let (_, name) = told.rsplit_once("name: \"")?;
+    let name = name.split_once('"')?.0;
+    let what = format!("a subquery reads the column {name} of the query around it in a way that is not supported");
+    Some(Fault::new(Blame::Unsupported, what).hint("join its tables, and compare columns in WHERE"))
 }
 
 /// The limit of a regular expression, for the message.
@@ -145,6 +154,17 @@ mod tests {
         ] {
             assert_eq!(fault_from_datafusion(error).blame, blame);
         }
+    }
+
+    #[tokio::test]
+    async fn a_subquery_that_is_no_join_is_refused_with_its_column() {
+        let context = SessionContext::new_with_state(crate::session_state(&crate::EngineOptions::default()));
+        let sql = "SELECT (SELECT sum(x) FROM unnest(range(t.k)) AS u(x)) FROM (SELECT value AS k FROM range(3)) AS t";
+        let error = context.sql(sql).await.unwrap().collect().await.unwrap_err();
+        let fault = fault_from_datafusion(error);
+        assert_eq!(fault.blame, Blame::Unsupported);
+        let expected = "a subquery reads the column k of the query around it in a way that is not supported";
+        assert_eq!(fault.message, expected);
     }
 
     #[tokio::test]

@@ -33,6 +33,7 @@ mod groups;
 mod guarded;
 mod intervals;
 mod kept_names;
+mod lateral;
 mod list_sums;
 mod merged_keys;
 mod mode;

@@ -40,6 +40,7 @@ use crate::far_moments::far_moments_udfs;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
+use crate::lateral::LateralRows;
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::{MomentTexts, moment_text_udf};
@@ -192,6 +193,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// The rules of DataFusion and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
+        Arc::new(LateralRows),
         Arc::new(Unnested),
         Arc::new(CorrelatedNames),
         Arc::new(NamedCasts),

@@ -13,7 +13,9 @@ mod misfits;
 mod order_names;
 mod ordinals;
 mod powers;
+mod result_names;
 mod spellings;
+mod subquery_names;
 mod using;
 mod windows;
 
@@ -28,13 +30,17 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_syntax::walk_mut;
 
+pub(crate) use result_names::{name_results, result_names};
+
 /// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
     let Statement::Statement(sql) = statement else { return Ok(false) };
     chains::balance(sql.as_mut());
+    result_names::give(sql.as_mut());
     spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     ordinals::write_out(sql.as_mut());
     order_names::write_out(sql.as_mut());
+    subquery_names::give(sql.as_mut());
     column_lists::name(sql.as_mut());
     fields::in_brackets(sql.as_mut());
     powers::expand(sql.as_mut());

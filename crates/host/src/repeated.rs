@@ -1,5 +1,5 @@
 //! Columns of one name in a result, as of `SELECT a, a`: the planner wants each name once, so those that come again are planned under
-//! names of their own, and get theirs back with the rows.
+//! names of their own, and get theirs back with the rows. So do those that a statement does not name.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -19,6 +19,7 @@ use futures::stream::BoxStream;
 use pithead_model::Fault;
 use pithead_syntax::expressions;
 
+use crate::dialect::result_names;
 use crate::order_columns;
 use crate::statement_plan::{is_refused, plan_of_said};
 
@@ -32,6 +33,17 @@ type Column = (Option<TableReference>, String);
 pub(crate) struct Names(Option<Vec<String>>);
 
 impl Names {
+    /// The same, but where the query gives a result no name: there, it is the text of the expression.
+    fn written_in(self, plan: &LogicalPlan, query: Option<&Query>) -> Names {
+        let fields = plan.schema().fields();
+        let Some(written) = query.and_then(|query| result_names(query, fields.len())) else { return self };
+        if written.iter().all(Option::is_none) {
+            return self;
+        }
+        let known = self.0.unwrap_or_else(|| fields.iter().map(|field| field.name().clone()).collect());
+        Names(Some(written.into_iter().zip(known).map(|(written, known)| written.unwrap_or(known)).collect()))
+    }
+
     /// The schema under these names.
     pub(crate) fn schema(&self, schema: &SchemaRef) -> SchemaRef {
         let Some(names) = &self.0 else { return Arc::clone(schema) };
@@ -57,8 +69,21 @@ impl Names {
 /// A statement's plan, and the names of its columns.
 pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
     let whole = |it| async { plan_of_all(state, it).await.map(|(plan, _)| plan) };
+    let written = query_of(&statement).cloned();
     let statement = order_columns::of_tables(statement, whole).await?;
-    plan_of_all(state, statement).await
+    let (plan, names) = plan_of_all(state, statement).await?;
+    let names = names.written_in(&plan, written.as_ref());
+    Ok((plan, names))
+}
+
+fn query_of(statement: &Statement) -> Option<&Query> {
+    match statement {
+        Statement::Statement(sql) => match sql.as_ref() {
+            Sql::Query(query) => Some(query),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 async fn plan_of_all(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
@@ -73,9 +98,8 @@ async fn plan_of_all(state: &SessionState, statement: Statement) -> Result<(Logi
 /// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes
 /// again.
 async fn told_apart(state: &SessionState, statement: &Statement) -> Option<(Statement, Vec<String>)> {
-    let Statement::Statement(sql) = statement else { return None };
-    let Sql::Query(query) = sql.as_ref() else { return None };
-    let (mut told, mut shell) = (query.as_ref().clone(), query.as_ref().clone());
+    let query = query_of(statement)?;
+    let (mut told, mut shell) = (query.clone(), query.clone());
     (shell.order_by, shell.limit_clause, shell.fetch) = (None, None, None);
     let sorted_by = qualified_in_order(query);
     let (mut names, mut is_repeated) = (None, false);

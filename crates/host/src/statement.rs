@@ -9,6 +9,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
+use crate::dialect::name_results;
 use crate::file_tables::{name_files, reads_files};
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
@@ -119,7 +120,14 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
         return parse_tokens(tokens, parameters);
     }
     match parse_tokens(tokens, parameters)? {
-        Parsed::Query(query) => Ok(Parsed::Summarize { query }),
+        Parsed::Query(mut query) => {
+            if let Syntax::Statement(sql) = &mut query
+                && let Sql::Query(results) = sql.as_mut()
+            {
+                name_results(results);
+            }
+            Ok(Parsed::Summarize { query })
+        }
         _ => Err(Fault::invalid("expected SUMMARIZE dataset, or SUMMARIZE query")),
     }
 }

@@ -8,7 +8,9 @@ use datafusion::sql::sqlparser::ast::{
     OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Subscript, TableFactor, TableWithJoins, TimezoneInfo,
     UnaryOperator, Value, ValueWithSpan, VisitorMut, WildcardAdditionalOptions,
 };
-use pithead_syntax::walk_mut;
+use pithead_syntax::{any_expression, walk_mut};
+
+use super::call;
 
 /// Digits of the engine's largest decimals, by which HUGEINT is stored.
 const HUGEINT_DIGITS: u64 = 38;
@@ -41,6 +43,8 @@ impl VisitorMut for Spellings {
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => *op = BinaryOperator::Divide,
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => escape(pattern, escape_char),
             Expr::CompoundFieldAccess { access_chain, .. } => access_chain.iter_mut().for_each(both_bounds),
+            // The planner looks for columns of a list that is written out among those of its own query alone.
+            Expr::Array(list) if list.elem.iter().any(reads_more) => *expr = call("make_array", std::mem::take(&mut list.elem)),
             Expr::Collate { expr: text, collation } if is_by_bytes(collation) => *expr = text.as_ref().clone(),
             _ => {}
         }
@@ -77,6 +81,20 @@ impl VisitorMut for Spellings {
         *order = (1..=count).map(|number| OrderByExpr { expr: place(number), ..by.clone() }).collect();
         ControlFlow::Continue(())
     }
+}
+
+/// Whether an expression reads columns, or has a subquery.
+fn reads_more(expr: &Expr) -> bool {
+    any_expression(expr, |part| {
+        matches!(
+            part,
+            Expr::Identifier(_)
+                | Expr::CompoundIdentifier(_)
+                | Expr::Subquery(_)
+                | Expr::Exists { .. }
+                | Expr::InSubquery { .. }
+        )
+    })
 }
 
 /// A range of places that begins at the first one, or ends with the last, said so.
@@ -220,6 +238,10 @@ mod tests {
             ("SELECT a LIKE 'b!' ESCAPE '!'", "SELECT a LIKE 'b!' ESCAPE '!'"),
             ("SELECT a LIKE b ESCAPE '!'", "SELECT a LIKE b ESCAPE '!'"),
             ("SELECT a, b + 1 FROM t ORDER BY ALL DESC", "SELECT a, b + 1 FROM t ORDER BY 1 DESC, 2 DESC"),
+            (
+                "SELECT [a, 1 + b], [1, 2], [[1], [a]]",
+                "SELECT \"make_array\"(a, 1 + b), [1, 2], \"make_array\"([1], \"make_array\"(a))",
+            ),
             ("SELECT a[2:], b[:3], c[1:2]", "SELECT a[2:-1], b[1:3], c[1:2]"),
             (
                 "SELECT * FROM (SELECT a, b FROM t) UNION SELECT c, d FROM u ORDER BY ALL",

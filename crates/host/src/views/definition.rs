@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::Statement as Sql;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pithead_model::{Blame, Fault, FaultKind};
 
+use crate::dialect::name_results;
 use crate::statement::{self, Named, Parsed};
 use crate::tokens::{is_gap, is_word, line_starts, offset};
 use crate::{Parameters, as_of, tokens};
@@ -77,12 +78,13 @@ pub(crate) fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<ViewDef
     Ok(Some(ViewDefinition { name, columns, sql, replaces, if_not_exists }))
 }
 
-/// The query of a view.
+/// The query of a view. All of its columns have names.
 pub(super) fn query_of(sql: &str) -> Result<Syntax, Fault> {
-    if let Parsed::Query(syntax) = statement::parse(sql, &Parameters::default())?
-        && let Syntax::Statement(statement) = &syntax
-        && matches!(**statement, Sql::Query(_))
+    if let Parsed::Query(mut syntax) = statement::parse(sql, &Parameters::default())?
+        && let Syntax::Statement(statement) = &mut syntax
+        && let Sql::Query(query) = statement.as_mut()
     {
+        name_results(query);
         return Ok(syntax);
     }
     Err(expected("a query after AS"))

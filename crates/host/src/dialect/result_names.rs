@@ -1,0 +1,199 @@
+//! Names of results that a SELECT does not name: the text of their expression, as in DuckDB, `sum(x)` of `SELECT sum(x) FROM t`.
+//!
+//! The planner's own have the names of tables and types in them, `sum(t.x)`, and change with how a statement is planned.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    CreateTable, Cte, DescribeAlias, Expr, Function, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement as Sql, TableFactor, VisitorMut,
+};
+use pithead_syntax::{expressions_mut, walk_mut};
+
+use super::normal;
+
+/// Names the results of subqueries that are read as tables, of a query that makes a table, and of one that is described.
+pub(super) fn give(sql: &mut Sql) {
+    match sql {
+        Sql::CreateTable(CreateTable { query: Some(query), .. }) => name_results(query),
+        Sql::Explain { describe_alias: DescribeAlias::Describe | DescribeAlias::Desc, statement, .. } => {
+            if let Sql::Query(query) = statement.as_mut() {
+                name_results(query);
+            }
+        }
+        _ => {}
+    }
+    let _ = walk_mut(sql, &mut Names);
+}
+
+struct Names;
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for Cte { alias, query, .. } in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            if alias.columns.is_empty() {
+                name_results(query);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, alias, .. } = factor
+            && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
+        {
+            name_results(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names the results of a query. Those that are equal keep what tells them apart elsewhere.
+pub(crate) fn name_results(query: &mut Query) {
+    let Query { body, order_by, .. } = query;
+    let Some(select) = first_mut(body) else { return };
+    let is_distinct = select.distinct.is_some();
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for item in &select.projection {
+        *times.entry(text_of(item).unwrap_or_default()).or_default() += 1;
+    }
+    for item in &mut select.projection {
+        if let Some(text) = text_of(item).filter(|text| times.get(text) == Some(&1))
+            && let SelectItem::UnnamedExpr(expr) = item
+        {
+            let name = Ident::with_quote('"', text);
+            if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order_by
+                && is_distinct
+            {
+                // The planner finds it among distinct results by its name alone.
+                let same = order.iter_mut().filter(|by| by.expr == *expr);
+                same.for_each(|by| by.expr = Expr::Identifier(name.clone()));
+            }
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: name };
+        }
+    }
+}
+
+/// The names of a query's `count` results, where they are texts of expressions; none where it is not known which result an item is.
+pub(crate) fn result_names(query: &Query, count: usize) -> Option<Vec<Option<String>>> {
+    let items = &first(&query.body)?.projection;
+    let is_wildcard = |item: &&SelectItem| !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    let wildcards = items.iter().filter(is_wildcard).count();
+    let by_wildcard = count.checked_sub(items.len() - wildcards)?;
+    if wildcards > 1 || (wildcards == 0 && by_wildcard > 0) {
+        return None;
+    }
+    let names = items.iter().flat_map(|item| match is_wildcard(&item) {
+        true => vec![None; by_wildcard],
+        false => vec![text_of(item)],
+    });
+    Some(names.collect())
+}
+
+/// The text of an item that is neither named nor, casts aside, a column, whose name it has. Names of functions are in small letters.
+fn text_of(item: &SelectItem) -> Option<String> {
+    let SelectItem::UnnamedExpr(expr) = item else { return None };
+    if is_column(expr) {
+        return None;
+    }
+    let mut written = expr.clone();
+    let _ = expressions_mut(&mut written, |part| {
+        if let Expr::Function(Function { name, .. }) = part {
+            let small = |part: &ObjectNamePart| part.as_ident().map(|part| Ident { value: normal(part), ..part.clone() });
+            if let Some(parts) = name.0.iter().map(small).collect::<Option<Vec<_>>>() {
+                *name = ObjectName::from(parts);
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    Some(written.to_string())
+}
+
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => is_column(expr),
+        _ => false,
+    }
+}
+
+/// The SELECT that names the columns of a query.
+fn first(body: &SetExpr) -> Option<&Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::SetOperation { left, .. } => first(left),
+        SetExpr::Query(query) => first(&query.body),
+        _ => None,
+    }
+}
+
+fn first_mut(body: &mut SetExpr) -> Option<&mut Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::SetOperation { left, .. } => first_mut(left),
+        SetExpr::Query(query) => first_mut(&mut query.body),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn parsed(sql: &str) -> Sql {
+        Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0)
+    }
+
+    #[test]
+    fn results_that_are_read_as_columns_are_named() {
+        for (sql, expected) in [
+            ("SELECT sum(a) FROM t", "SELECT sum(a) FROM t"),
+            (
+                "SELECT * FROM (SELECT a, b AS c, sum(a), (t.a), CAST(a AS INT) FROM t) AS t",
+                "SELECT * FROM (SELECT a, b AS c, sum(a) AS \"sum(a)\", (t.a), CAST(a AS INT) FROM t) AS t",
+            ),
+            (
+                "SELECT * FROM (SELECT 1 + a UNION SELECT 2 + a) AS t",
+                "SELECT * FROM (SELECT 1 + a AS \"1 + a\" UNION SELECT 2 + a) AS t",
+            ),
+            ("WITH t AS (SELECT 'x' || a, 1, 1) TABLE t", "WITH t AS (SELECT 'x' || a AS \"'x' || a\", 1, 1) TABLE t"),
+            (
+                "SELECT * FROM (SELECT DISTINCT a + 1, b FROM t ORDER BY a + 1 DESC, b) AS t",
+                "SELECT * FROM (SELECT DISTINCT a + 1 AS \"a + 1\", b FROM t ORDER BY \"a + 1\" DESC, b) AS t",
+            ),
+            ("WITH t (a) AS (SELECT 1 + 1) TABLE t", "WITH t (a) AS (SELECT 1 + 1) TABLE t"),
+            ("CREATE TABLE s AS SELECT count(*) FROM t", "CREATE TABLE s AS SELECT count(*) AS \"count(*)\" FROM t"),
+            ("DESCRIBE SELECT sum(a) FROM t", "DESCRIBE SELECT sum(a) AS \"sum(a)\" FROM t"),
+            ("EXPLAIN SELECT sum(a) FROM t", "EXPLAIN SELECT sum(a) FROM t"),
+            ("SELECT a IN (SELECT b + 1 FROM t) FROM t", "SELECT a IN (SELECT b + 1 FROM t) FROM t"),
+        ] {
+            let mut statement = parsed(sql);
+            give(&mut statement);
+            assert_eq!(statement, parsed(expected), "{statement}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_result_are_those_that_a_reader_wrote() {
+        let none = || None::<String>;
+        let some = |name: &str| Some(name.to_owned());
+        for (sql, count, expected) in [
+            ("SELECT a, a + MIN(\"A\"), sum(a) AS s FROM t", 3, Some(vec![none(), some("a + min(\"A\")"), none()])),
+            ("SELECT a + 1, *, 2 FROM t", 4, Some(vec![some("a + 1"), none(), none(), some("2")])),
+            ("SELECT a + 1, * FROM t", 1, Some(vec![some("a + 1")])),
+            ("SELECT a + 1 FROM t EXCEPT SELECT 2", 1, Some(vec![some("a + 1")])),
+            ("SELECT *, t.*, 1 FROM t", 5, None),
+            ("SELECT a FROM t", 2, None),
+            ("VALUES (1)", 1, None),
+        ] {
+            let Sql::Query(query) = parsed(sql) else { panic!("{sql} is no query") };
+            assert_eq!(result_names(&query, count), expected, "{sql}");
+        }
+    }
+}
