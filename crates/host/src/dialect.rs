@@ -14,6 +14,7 @@ mod order_names;
 mod ordinals;
 mod powers;
 mod result_names;
+mod row_sets;
 mod spellings;
 mod subquery_names;
 mod using;
@@ -44,6 +45,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     column_lists::name(sql.as_mut());
     fields::in_brackets(sql.as_mut());
     powers::expand(sql.as_mut());
+    row_sets::expand(state, sql.as_mut());
     intervals::expand(sql.as_mut());
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());

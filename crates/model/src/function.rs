@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Blame, Fault};
 
 /// What an engine announces that runs functions of WebAssembly, among its extensions.
-pub const RUNS_USER_FUNCTIONS: &str = "pithead_wasm/2";
+pub const RUNS_USER_FUNCTIONS: &str = "pithead_wasm/3";
 
 /// The most functions of a domain.
 pub const FUNCTIONS_MAX: usize = 1_024;
@@ -27,7 +27,7 @@ const VERSION: &str = "/wasm1 ";
 pub struct Function {
     /// What it takes, in order.
     pub arguments: Vec<FunctionArgument>,
-    /// What it gives.
+    /// What it gives, of which a table function has any number.
     pub returns: FunctionType,
     /// When it gives the same again.
     pub volatility: Volatility,
@@ -52,6 +52,8 @@ pub enum FunctionKind {
     Scalar,
     /// One result for the rows of a group.
     Aggregate,
+    /// Any number of results for each row.
+    Table,
 }
 
 impl FunctionKind {

@@ -2,6 +2,8 @@
 //! does the same without a drive.
 
 mod build;
+#[path = "build/functions.rs"]
+mod function_modules;
 mod functions;
 
 use std::collections::BTreeMap;

@@ -53,8 +53,8 @@ pub fn compiled(bytes: &[u8]) -> Result<Arc<FunctionModule>, Fault> {
     engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))
 }
 
-/// How a module's function of this name goes over rows. What the module does not have is taken for a scalar function, which
-/// [`check`] then refuses.
+/// How a module's function of this name goes over rows, if it gives one result. What the module does not have is taken for a scalar
+/// function, which [`check`] then refuses.
 pub fn kind_of(module: &FunctionModule, export: &str) -> FunctionKind {
     match module.aggregates().iter().any(|aggregate| aggregate == export) {
         true => FunctionKind::Aggregate,
@@ -64,12 +64,14 @@ pub fn kind_of(module: &FunctionModule, export: &str) -> FunctionKind {
 
 /// Refuses a definition that its module does not bear out: the module lacks the function, or takes other types. It blocks.
 pub fn check(name: &str, function: &Function, module: &FunctionModule) -> Result<(), Fault> {
-    let returns = &data_type(function.returns);
+    let returns = &result_type(function);
     let arguments: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
     let memory = || Box::new(AtMost::new(CHECKED_BYTES_MAX)) as Box<dyn GuestMemory>;
     let (export, called_on_null) = (function.export.as_str(), function.called_on_null);
     let checked = match function.kind {
-        FunctionKind::Scalar => FunctionCall { module, export, returns, called_on_null }.check(&arguments, &memory),
+        FunctionKind::Scalar | FunctionKind::Table => {
+            FunctionCall { module, export, returns, called_on_null }.check(&arguments, &memory)
+        }
         FunctionKind::Aggregate => AggregateCall { module, export, returns }.check(&arguments, &memory),
     };
     checked.map_err(|cause| failed(name, &cause))
@@ -78,6 +80,15 @@ pub fn check(name: &str, function: &Function, module: &FunctionModule) -> Result
 /// The fault of a function that ended its query.
 pub(crate) fn failed(name: &str, cause: &str) -> Fault {
     Fault::new(Blame::User, format!("function {name}: {cause}"))
+}
+
+/// What a function gives, as the engine has it.
+pub(crate) fn result_type(function: &Function) -> DataType {
+    let of = data_type(function.returns);
+    match function.kind {
+        FunctionKind::Scalar | FunctionKind::Aggregate => of,
+        FunctionKind::Table => DataType::new_list(of, true),
+    }
 }
 
 /// A type as the engine has it.

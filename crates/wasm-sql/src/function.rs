@@ -15,11 +15,11 @@ use datafusion::logical_expr::{
 };
 use parking_lot::Mutex;
 use pithead_functions::{Holder, SessionMemory, fault_from_datafusion};
-use pithead_model::{CalledFunction, Fault, Function, Volatility};
+use pithead_model::{CalledFunction, Fault, Function, FunctionKind, Volatility};
 use pithead_program::{FunctionCall, GuestMemory};
 use sha2::{Digest, Sha256};
 
-use crate::code::{Code, data_type, failed};
+use crate::code::{Code, data_type, failed, result_type};
 use crate::external::external;
 use crate::fit;
 
@@ -43,7 +43,7 @@ pub(crate) fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>)
     let volatility = engine_volatility(function.volatility);
     let takes: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
     let signature = Signature::user_defined(volatility);
-    let returns = data_type(function.returns);
+    let returns = result_type(function);
     ScalarUDF::new_from_impl(WasmFunction {
         called: called.clone(),
         code: code.clone(),
@@ -53,6 +53,12 @@ pub(crate) fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>)
         returns,
         failed: Mutex::default(),
     })
+}
+
+/// Whether a function is a user's that gives any number of results for each row. What it gives is a list of them.
+pub fn returns_set(function: &ScalarUDF) -> bool {
+    let own = function.inner().downcast_ref::<WasmFunction>();
+    own.is_some_and(|own| own.called.function.kind == FunctionKind::Table)
 }
 
 pub(crate) fn engine_volatility(volatility: Volatility) -> EngineVolatility {
@@ -191,7 +197,7 @@ impl WasmFunction {
 
 /// Counts the result's memory for as long as it is there. Numbers take no more than what they were computed from.
 pub(crate) fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
-    if *result.data_type() != DataType::Utf8View {
+    if !matches!(result.data_type(), DataType::Utf8View | DataType::List(_)) {
         return Ok(result);
     }
     holder.grow(result.get_array_memory_size() as u64)?;

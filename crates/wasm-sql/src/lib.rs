@@ -17,5 +17,5 @@ mod tests;
 mod user;
 
 pub use code::{Code, WeakCode, check, compiled, hash_of, kind_of};
-pub use function::called;
+pub use function::{called, returns_set};
 pub use user::{UserFunction, extensions};

@@ -17,7 +17,7 @@ use crate::function::scalar;
 /// The functions of an engine by which a user's function is called.
 #[derive(Clone, Debug)]
 pub enum UserFunction {
-    /// A function of one row.
+    /// A function of one row, or of one that has any number of results.
     Scalar(Arc<ScalarUDF>),
     /// An aggregate: whole, in parts, of parts; and what makes results of parts.
     Aggregate([Arc<AggregateUDF>; 3], Arc<ScalarUDF>),
@@ -27,7 +27,7 @@ impl UserFunction {
     /// The function of a definition. `aliases`: other names by which statements call it.
     pub fn new(called: &CalledFunction, code: &Code, aliases: Vec<String>) -> UserFunction {
         match called.function.kind {
-            FunctionKind::Scalar => UserFunction::Scalar(Arc::new(scalar(called, code, aliases))),
+            FunctionKind::Scalar | FunctionKind::Table => UserFunction::Scalar(Arc::new(scalar(called, code, aliases))),
             FunctionKind::Aggregate => {
                 let of = Aggregator::new(called, code);
                 let mut aliases = Some(aliases);

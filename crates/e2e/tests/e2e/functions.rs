@@ -1,10 +1,13 @@
 //! Functions of users in queries: the same rows wherever they ran, by their definition as it is now; hostile ones end their query, and
 //! nothing else.
 
+#[path = "../../../program/tests/build/functions.rs"]
+mod function_modules;
 #[path = "../../../program/src/tests/functions_guest.rs"]
 mod functions_guest;
 
 mod aggregates;
+mod tables;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

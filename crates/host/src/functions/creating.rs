@@ -8,7 +8,7 @@ use futures::future::join_all;
 use pithead_door::FunctionModule;
 use pithead_fleet::Edit;
 use pithead_model::{
-    Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, FaultKind, Function, Manifest, RUNS_USER_FUNCTIONS,
+    Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, FaultKind, Function, FunctionKind, Manifest, RUNS_USER_FUNCTIONS,
 };
 use pithead_wasm_sql::{check, compiled, hash_of, kind_of};
 
@@ -44,7 +44,7 @@ pub(crate) async fn create(
         volatility: definition.volatility,
         called_on_null: definition.called_on_null,
         module: hash_of(&bytes),
-        kind: kind_of(&module, &export),
+        kind: if definition.returns_set { FunctionKind::Table } else { kind_of(&module, &export) },
         export,
     };
     function.check(&name.dataset)?;

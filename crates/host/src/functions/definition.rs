@@ -10,7 +10,7 @@ use crate::statement::Named;
 use crate::tokens::parts;
 
 /// How the statement is written, for whoever wrote it otherwise.
-const FORM: &str = "CREATE [OR REPLACE] FUNCTION name([argument] type, …) RETURNS type LANGUAGE wasm \
+const FORM: &str = "CREATE [OR REPLACE] FUNCTION name([argument] type, …) RETURNS [SETOF] type LANGUAGE wasm \
                     [IMMUTABLE | STABLE | VOLATILE] [STRICT | CALLED ON NULL INPUT] AS 'module.wasm' [, 'name in the module']";
 
 /// CREATE FUNCTION as it was written.
@@ -19,6 +19,8 @@ pub(crate) struct Definition {
     pub(crate) replaces: bool,
     pub(crate) arguments: Vec<FunctionArgument>,
     pub(crate) returns: FunctionType,
+    /// Whether it gives any number of results for each row.
+    pub(crate) returns_set: bool,
     pub(crate) volatility: Volatility,
     pub(crate) called_on_null: bool,
     /// Where the module is: a file, or its bytes in hexadecimal digits after `\x`.
@@ -56,11 +58,12 @@ impl Definition {
                 Fault::new(Blame::Unsupported, "CREATE FUNCTION has a clause that this release does not know").hint(FORM)
             );
         }
-        let returns = match &create.return_type {
-            Some(FunctionReturnType::DataType(of)) => type_of(of)?,
-            Some(FunctionReturnType::SetOf(of)) => {
-                return Err(Fault::new(Blame::Unsupported, format!("RETURNS SETOF {of}: functions return one value")));
+        let (returns, returns_set) = match &create.return_type {
+            Some(FunctionReturnType::DataType(DataType::Table(_))) => {
+                return Err(Fault::new(Blame::Unsupported, "RETURNS TABLE is not supported").hint("RETURNS SETOF type"));
             }
+            Some(FunctionReturnType::DataType(of)) => (type_of(of)?, false),
+            Some(FunctionReturnType::SetOf(of)) => (type_of(of)?, true),
             None => return Err(incomplete("it has no RETURNS")),
         };
         let arguments = create.args.unwrap_or_default().iter().map(argument).collect::<Result<_, _>>()?;
@@ -72,6 +75,7 @@ impl Definition {
             replaces: create.or_replace,
             arguments,
             returns,
+            returns_set,
             volatility: match create.behavior {
                 None | Some(FunctionBehavior::Immutable) => Volatility::Immutable,
                 Some(FunctionBehavior::Stable) => Volatility::Stable,

@@ -18,7 +18,8 @@ pub struct FunctionCall<'a> {
     pub module: &'a FunctionModule,
     /// The function's name there.
     pub export: &'a str,
-    /// What it gives: Boolean, Int32, Int64, Float64 or Utf8View, as its arguments are.
+    /// What it gives: Boolean, Int32, Int64, Float64 or Utf8View, as its arguments are; or lists of these, where it gives any number
+    /// for each row.
     pub returns: &'a DataType,
     /// Whether it is called where an argument is NULL. Otherwise NULL is its result there.
     pub called_on_null: bool,
@@ -63,6 +64,11 @@ impl FunctionCall<'_> {
             let aggregates = self.module.aggregates().iter();
             let all: Vec<&str> = functions.iter().chain(aggregates).map(String::as_str).collect();
             return Err(format!("its module has no function {}; it has {}", self.export, all.join(", ")));
+        }
+        if matches!(self.returns, DataType::List(_)) {
+            return Err(
+                "RETURNS SETOF is for functions of the crate arrow-udf; those of pithead_ssdlet give one value".to_owned()
+            );
         }
         let frame = Frame::new(arguments, rows, self.returns, !self.called_on_null)?;
         let export = format!("{EXPORT_PREFIX}{}", self.export);

@@ -12,6 +12,7 @@ mod frame;
 mod imports;
 mod module;
 mod run;
+mod sets;
 mod udf;
 
 pub use aggregate::{AggregateCall, GroupStates, STATE_BYTES_MAX};

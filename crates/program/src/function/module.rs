@@ -6,6 +6,7 @@ use wasmtime::{ExternType, FuncType, InstancePre, Linker, Module, UnknownImportE
 
 use super::engine::FunctionEngine;
 use super::run::Called;
+use super::sets::{FREE, NEXT_BATCH};
 use super::udf::{UDF_PREFIX, UDF_VERSION, UdfSignature};
 use super::{ACCUMULATE_PREFIX, COMBINE_PREFIX, EXPORT_PREFIX, FINISH_PREFIX, FUNCTION_ABI_VERSION};
 use crate::limits::MODULE_BYTES_MAX;
@@ -125,6 +126,10 @@ fn arrow_udfs(module: &Module) -> Result<Vec<UdfSignature>, String> {
     for name in module.exports().map(|export| export.name()).filter(|name| name.starts_with(UDF_PREFIX)) {
         check(module, name, &call)?;
         signatures.push(UdfSignature::of(name)?);
+    }
+    if signatures.iter().any(UdfSignature::returns_set) {
+        check(module, NEXT_BATCH, &FuncType::new(module.engine(), numbers(2), numbers(0)))?;
+        check(module, FREE, &FuncType::new(module.engine(), numbers(3), numbers(0)))?;
     }
     match signatures.is_empty() {
         true => Err(format!("it exports no function whose name begins with {UDF_PREFIX}")),

@@ -2,7 +2,8 @@
 //!
 //! A module exports `alloc`, and each function under a name that says its signature in base64. A function takes the address and the
 //! length of a batch, and where to put those of its answer: a batch, or where it returns other than 0, a message. The answer's first
-//! column is the result; a second one named `error` has a message for each row that failed.
+//! column is the result; a second one named `error` has a message for each row that failed. The answer of a table function is what
+//! gives batches one after another, whose first column says which row each of their results is of.
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::batch::{FunctionCall, MemoryOf, time_of};
 use super::run::{Running, run};
+use super::sets::Sets;
 use crate::arrow_port::from_file;
 use crate::budget::fault;
 
@@ -24,13 +26,15 @@ pub(super) const UDF_PREFIX: &str = "arrowudf_";
 
 /// The digits of base64 that may be in names of exports.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789$_";
+/// The bytes in which a function says where its answer is, and how long.
+const ANSWER_BYTES: usize = 8;
 /// The most bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 /// A function's signature, and the export that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UdfSignature {
-    /// As `name(type,…)->type`.
+    /// As `name(type,…)->type`, or with `->>` before the type where it gives any number of results for each row.
     pub text: String,
     export: String,
 }
@@ -44,6 +48,11 @@ impl UdfSignature {
             .filter(is_one)
             .ok_or_else(|| format!("its export {export:?} has no signature in base64 behind {UDF_PREFIX}"))?;
         Ok(UdfSignature { text, export: export.to_owned() })
+    }
+
+    /// Whether it gives any number of results for each row.
+    pub fn returns_set(&self) -> bool {
+        self.text.contains("->>")
     }
 
     fn name(&self) -> &str {
@@ -86,7 +95,10 @@ pub(super) fn call(
     memory: MemoryOf<'_>,
 ) -> Result<ArrayRef, String> {
     let types: Vec<&str> = arguments.iter().map(|array| named(array.data_type())).collect::<Result<_, _>>()?;
-    let wanted = format!("{}({})->{}", call.export, types.join(","), named(call.returns)?);
+    let wanted = match call.returns {
+        DataType::List(item) => format!("{}({})->>{}", call.export, types.join(","), named(item.data_type())?),
+        one => format!("{}({})->{}", call.export, types.join(","), named(one)?),
+    };
     let Some(signature) = signatures.iter().find(|signature| signature.text == wanted) else {
         return Err(missing(call.export, &wanted, signatures));
     };
@@ -128,8 +140,12 @@ fn called(
 ) -> Result<ArrayRef, String> {
     let input = file(arguments, rows).map_err(|error| error.to_string())?;
     let answered = |running: &mut Running| {
-        let answer = answer(running, &signature.export, &input)?;
-        result(answer, rows, call.returns).map_err(fault)
+        let place = room(running, ANSWER_BYTES)?;
+        let (start, length) = answer(running, &signature.export, &input, place)?;
+        match call.returns {
+            DataType::List(item) => Sets::new(item, rows, memory()).of_iterator(running, start, place),
+            returns => result(bytes_at(running, start, length)?, rows, returns).map_err(fault),
+        }
     };
     run(call.module, memory(), time_of(rows), answered)
 }
@@ -150,42 +166,72 @@ fn file(arguments: &[ArrayRef], rows: usize) -> Result<Vec<u8>, arrow::error::Ar
     writer.into_inner()
 }
 
-/// Hands a batch to a function, and returns the bytes that it has put into the guest's memory.
-fn answer<'a>(running: &'a mut Running, export: &str, input: &[u8]) -> wasmtime::Result<&'a [u8]> {
-    let room = |running: &mut Running, bytes: usize| running.call::<(u32, u32), u32>("alloc", (u32::try_from(bytes)?, 8));
+/// Room in the guest's memory.
+fn room(running: &mut Running, bytes: usize) -> wasmtime::Result<u32> {
+    running.call::<(u32, u32), u32>("alloc", (u32::try_from(bytes)?, 8))
+}
+
+/// Hands a batch to a function, and returns the two numbers that it has put at `place`: where its answer is, and of how many bytes.
+fn answer(running: &mut Running, export: &str, input: &[u8], place: u32) -> wasmtime::Result<(usize, usize)> {
     let at = room(running, input.len())?;
     running.region("alloc", at, input.len())?.copy_from_slice(input);
-    let place = room(running, 8)?;
-    running.region("alloc", place, 8)?.fill(0);
+    running.region("alloc", place, ANSWER_BYTES)?.fill(0);
     let code = running.call::<(u32, u32, u32), i32>(export, (at, input.len() as u32, place))?;
-    let told = running.region("alloc", place, 8)?;
-    let [start, length] = [0, 4].map(|at| u32::from_le_bytes([told[at], told[at + 1], told[at + 2], told[at + 3]]) as usize);
-    let memory = running.memory();
-    let bytes = start.checked_add(length).and_then(|end| memory.get(start..end)).ok_or_else(|| {
-        fault(format!("it says that its answer is {length} bytes at {start:#x}, beyond its memory of {} bytes", memory.len()))
-    })?;
-    match code {
-        0 => Ok(bytes),
-        code if bytes.is_empty() => Err(fault(format!("it returned the code {code}"))),
-        _ => Err(fault(message(&String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)])))),
+    let (start, length) = told(running, place)?;
+    if code == 0 {
+        return Ok((start, length));
     }
+    match bytes_at(running, start, length)? {
+        [] => Err(fault(format!("it returned the code {code}"))),
+        bytes => Err(fault(message(&String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)])))),
+    }
+}
+
+/// The two numbers at a place.
+pub(super) fn told(running: &mut Running, place: u32) -> wasmtime::Result<(usize, usize)> {
+    let told = running.region("alloc", place, ANSWER_BYTES)?;
+    let [start, length] = [0, 4].map(|at| u32::from_le_bytes([told[at], told[at + 1], told[at + 2], told[at + 3]]) as usize);
+    Ok((start, length))
+}
+
+/// Bytes of the guest's memory, all of which it may have written.
+pub(super) fn bytes_at(running: &Running, start: usize, length: usize) -> wasmtime::Result<&[u8]> {
+    let memory = running.memory();
+    start.checked_add(length).and_then(|end| memory.get(start..end)).ok_or_else(|| {
+        fault(format!("it says that its answer is {length} bytes at {start:#x}, beyond its memory of {} bytes", memory.len()))
+    })
 }
 
 /// The result in an answer, all of which was written by the guest.
 fn result(answer: &[u8], rows: usize, returns: &DataType) -> Result<ArrayRef, String> {
-    let batches = from_file(answer)?;
-    let [batch] = batches.as_slice() else {
-        return Err(format!("it answered with {} batches; one was expected", batches.len()));
-    };
+    let batch = one_batch(answer)?;
     let column = batch.columns().first().ok_or("its answer has no column")?;
     if column.len() != rows {
         return Err(format!("it answered with {} rows for {rows}", column.len()));
     }
-    if let Some(errors) = batch.column_by_name("error").filter(|_| batch.num_columns() > 1)
-        && let Some(error) = errors.as_string_opt::<i32>().and_then(|errors| errors.iter().flatten().next())
-    {
-        return Err(message(error));
+    refuse_errors(&batch, 1)?;
+    typed(column, returns)
+}
+
+pub(super) fn one_batch(answer: &[u8]) -> Result<RecordBatch, String> {
+    let mut batches = from_file(answer)?;
+    match (batches.pop(), batches.len()) {
+        (Some(batch), 0) => Ok(batch),
+        (last, others) => Err(format!("it answered with {} batches; one was expected", others + usize::from(last.is_some()))),
     }
+}
+
+/// The error of a row that failed. `results`: how many columns are before those of errors.
+pub(super) fn refuse_errors(batch: &RecordBatch, results: usize) -> Result<(), String> {
+    let errors = batch.column_by_name("error").filter(|_| batch.num_columns() > results);
+    match errors.and_then(|errors| errors.as_string_opt::<i32>()).and_then(|errors| errors.iter().flatten().next()) {
+        Some(error) => Err(message(error)),
+        None => Ok(()),
+    }
+}
+
+/// Results of the type that a function was created with.
+pub(super) fn typed(column: &ArrayRef, returns: &DataType) -> Result<ArrayRef, String> {
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8) && *returns == DataType::Utf8View;
     match column.data_type() {
         given if given == returns => Ok(Arc::clone(column)),

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow::record_batch::RecordBatch;
 
@@ -79,6 +79,81 @@ fn answers_are_checked() {
         let mut damaged = good.clone();
         damaged[place] ^= 0x55;
         let _ = crate::arrow_port::from_file(&damaged);
+    }
+}
+
+/// `f(int64)->>int64`.
+const TABLE_EXPORT: &str = "arrowudf_ZihpbnQ2NCktPj5pbnQ2NA";
+
+/// A guest whose iterator gives these bytes so often.
+fn iterating(answer: &[u8], times: u32) -> String {
+    let bytes: String = answer.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    format!(
+        r#"(module
+            (memory (export "memory") 4)
+            (global (export "ARROWUDF_VERSION_3_0") i32 (i32.const 0))
+            (global $left (mut i32) (i32.const {times}))
+            (data (i32.const 65536) "{bytes}")
+            (func (export "alloc") (param i32 i32) (result i32)
+                (if (result i32) (i32.eq (local.get 0) (i32.const 8)) (then (i32.const 8)) (else (i32.const 1024))))
+            (func (export "dealloc") (param i32 i32 i32))
+            (func (export "record_batch_iterator_next") (param i32 i32)
+                (i32.store (local.get 1) (i32.const 65536))
+                (i32.store offset=4 (local.get 1) (if (result i32) (global.get $left) (then (i32.const {length})) (else (i32.const 0))))
+                (global.set $left (i32.sub (global.get $left) (i32.ne (global.get $left) (i32.const 0)))))
+            (func (export "{TABLE_EXPORT}") (param i32 i32 i32) (result i32)
+                (i32.store (local.get 2) (i32.const 16))
+                (i32.const 0)))"#,
+        length = answer.len(),
+    )
+}
+
+fn ask_for_sets(answer: &[u8], times: u32) -> Result<ArrayRef, String> {
+    let module = compile(&iterating(answer, times))?;
+    let memory = || Box::new(AtMost(1 << 20)) as Box<dyn GuestMemory>;
+    let returns = DataType::new_list(DataType::Int64, true);
+    let call = FunctionCall { module: &module, export: "f", returns: &returns, called_on_null: false };
+    call.rows(&[numbers(&[1, 2, 3])], 3, &memory)
+}
+
+#[test]
+fn answers_of_table_functions_are_checked() {
+    let sets = |rows: &[i32], results: &[i64]| {
+        let rows: ArrayRef = Arc::new(Int32Array::from(rows.to_vec()));
+        file(vec![("row", rows), ("f", numbers(results))], IpcWriteOptions::default())
+    };
+    let lists = |answer: &[u8], times: u32| -> Vec<Vec<i64>> {
+        let found = ask_for_sets(answer, times).unwrap();
+        let lists = found.as_list::<i32>().iter().map(|list| list.unwrap().as_primitive::<Int64Type>().values().to_vec());
+        lists.collect::<Vec<_>>()
+    };
+    assert_eq!(lists(&sets(&[0, 0, 2], &[7, 8, 9]), 1), [vec![7, 8], vec![], vec![9]]);
+    assert_eq!(lists(&sets(&[2], &[5]), 3), [vec![], vec![], vec![5, 5, 5]]);
+    assert_eq!(lists(&sets(&[], &[]), 2), vec![Vec::<i64>::new(); 3]);
+    let one = |name: &str, array: ArrayRef| file(vec![(name, array)], IpcWriteOptions::default());
+    let wide = file(vec![("row", numbers(&[0])), ("f", numbers(&[7]))], IpcWriteOptions::default());
+    let unknown: ArrayRef = Arc::new(Int32Array::from(vec![Some(0), None]));
+    let unknown = file(vec![("row", unknown), ("f", numbers(&[7, 8]))], IpcWriteOptions::default());
+    let failed: Vec<(&str, ArrayRef)> = vec![
+        ("row", Arc::new(Int32Array::from(vec![1]))),
+        ("f", numbers(&[0])),
+        ("error", Arc::new(StringArray::from(vec!["not today"]))),
+    ];
+    let out_of_order = "its results are not in the order of the 3 rows that it was given";
+    for (answer, times, wanted) in [
+        (sets(&[2, 0], &[7, 8]), 1, out_of_order),
+        (sets(&[0, 2], &[7, 8]), 2, out_of_order),
+        (sets(&[3], &[7]), 1, out_of_order),
+        (sets(&[-1], &[7]), 1, out_of_order),
+        (wide, 1, "its answer says of which row a result is by Int64; int32 was expected"),
+        (unknown, 1, "int32 was expected"),
+        (one("row", Arc::new(Int32Array::from(vec![0]))), 1, "its answer has 1 columns; rows and results were expected"),
+        (file(failed, IpcWriteOptions::default()), 1, "not today"),
+        (b"ARROW1".to_vec(), 1, "it is no Arrow IPC file"),
+        (sets(&[0; 1_000], &[1; 1_000]), u32::MAX, "the session has no more"),
+    ] {
+        let said = ask_for_sets(&answer, times).unwrap_err();
+        assert!(said.contains(wanted), "{wanted}: {said}");
     }
 }
 

@@ -1,14 +1,11 @@
 //! The functions of SQL in `sdk/examples/functions`, built as a newcomer builds them, beside twins.
 
 use std::fs;
-use std::process::Command;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GroupStates, GuestMemory};
-
-use crate::build::{out, root, run};
 
 struct Room(usize);
 
@@ -25,17 +22,7 @@ fn module() -> Arc<FunctionModule> {
 
 /// The module of a folder of examples.
 fn built(folder: &str, name: &str) -> Arc<FunctionModule> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--release", "--locked", "--target-dir"])
-        .arg(out(folder))
-        .current_dir(root().join("sdk/examples/functions").join(folder));
-    // The settings of the build that runs this test are for another machine.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
-        cargo.env_remove(name);
-    }
-    run(&mut cargo);
-    let bytes = fs::read(out(folder).join("wasm32-wasip1/release").join(name)).expect("the module was built");
+    let bytes = fs::read(crate::function_modules::built(folder, name)).expect("the module was built");
     FunctionEngine::shared().unwrap().compile(&bytes).unwrap()
 }
 
@@ -161,6 +148,38 @@ fn functions_of_arrow_udf_work_as_they_are() {
     let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None]));
     let known = call(&module, "is_known", &[numbers], &DataType::Boolean, true).unwrap();
     assert_eq!(known.as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(false)]);
+}
+
+#[test]
+fn table_functions_of_arrow_udf_work_as_they_are() {
+    let module = built("arrow-udf", "arrow_udf_functions.wasm");
+    let sets = |of: &DataType| DataType::new_list(of.clone(), true);
+    let texts: StringViewArray =
+        (0..20_000).map(|row| (row % 5 != 3).then(|| vec![format!("w{row}"); row % 4].join("  "))).collect();
+    let words = call(&module, "words", &[Arc::new(texts)], &sets(&DataType::Utf8View), false).unwrap();
+    for (row, set) in words.as_list::<i32>().iter().enumerate() {
+        // A row with a NULL has none.
+        let expected = (row % 5 != 3).then(|| vec![format!("w{row}"); row % 4]);
+        let found = set.map(|set| set.as_string_view().iter().map(|word| word.unwrap().to_owned()).collect::<Vec<_>>());
+        assert_eq!(found, expected, "{row}");
+    }
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![12, 1, 97, 30_030]));
+    let factors = call(&module, "factors", &[numbers], &sets(&DataType::Int64), false).unwrap();
+    let factors = factors.as_list::<i32>().iter().map(|set| set.unwrap().as_primitive::<Int64Type>().values().to_vec());
+    assert_eq!(factors.collect::<Vec<_>>(), [vec![2, 2, 3], vec![], vec![97], vec![2, 3, 5, 7, 11, 13]]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![12, -3]));
+    let said = call(&module, "factors", &[Arc::clone(&numbers)], &sets(&DataType::Int64), false).unwrap_err();
+    assert_eq!(said, "-3 has no prime factors");
+    let said = call(&module, "factors", &[numbers], &DataType::Int64, false).unwrap_err();
+    assert_eq!(said, "its module has no function factors(int64)->int64; it has factors(int64)->>int64");
+    let said = call(
+        &built("rust", "sql_functions.wasm"),
+        "luhn",
+        &[Arc::new(StringViewArray::from(vec!["0"]))],
+        &sets(&DataType::Boolean),
+        false,
+    );
+    assert!(said.unwrap_err().contains("RETURNS SETOF is for functions of the crate arrow-udf"));
 }
 
 /// The same function without a sandbox.

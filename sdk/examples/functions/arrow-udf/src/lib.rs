@@ -46,8 +46,30 @@ fn middle(a: f64, b: f64) -> f64 {
     a / 2.0 + b / 2.0
 }
 
-/// The words of a text, each a row. Pithead does not call table functions; a module that has some keeps its other functions.
+/// The words of a text, each a row.
 #[function("words(varchar) ->> varchar")]
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
+}
+
+/// The prime factors of a number, each a row. What is no positive number ends the query.
+#[function("factors(bigint) ->> bigint")]
+fn factors(number: i64) -> Result<impl Iterator<Item = i64>, String> {
+    if number < 1 {
+        return Err(format!("{number} has no prime factors"));
+    }
+    let (mut rest, mut factor) = (number, 2);
+    Ok(std::iter::from_fn(move || {
+        while rest > 1 {
+            if factor * factor > rest {
+                return Some(std::mem::replace(&mut rest, 1));
+            }
+            if rest % factor == 0 {
+                rest /= factor;
+                return Some(factor);
+            }
+            factor += 1;
+        }
+        None
+    }))
 }
