@@ -48,7 +48,8 @@ fn rows_beside(join: &Join) -> Result<Option<LogicalPlan>> {
         JoinType::Left if is_true(join.filter.as_ref()) && only_lists(&join.right) => true,
         _ => return Ok(None),
     };
-    if !join.on.is_empty() {
+    // Others are joins that drives may do.
+    if !join.on.is_empty() || !reads_its_left(&join.right)? {
         return Ok(None);
     }
     let Some(beside) = (Beside { left: &join.left, keeps_all }).rows(&join.right)? else { return Ok(None) };
@@ -60,6 +61,12 @@ fn rows_beside(join: &Join) -> Result<Option<LogicalPlan>> {
         Some(filter) if !keeps_all => LogicalPlan::Filter(Filter::try_new(filter.clone(), Arc::new(rows))?),
         _ => rows,
     }))
+}
+
+fn reads_its_left(right: &LogicalPlan) -> Result<bool> {
+    let is_outer = |part: &Expr| Ok(matches!(part, Expr::OuterReferenceColumn(..)));
+    let reads = |node: &LogicalPlan| node.expressions().iter().any(|expr| expr.exists(is_outer).unwrap_or(true));
+    right.exists(|node| Ok(reads(node)))
 }
 
 fn is_true(condition: Option<&Expr>) -> bool {
@@ -236,6 +243,15 @@ mod tests {
                 "{sql}"
             );
         }
+    }
+
+    /// A list that is the same for all rows is a table that is joined.
+    #[tokio::test]
+    async fn lists_of_no_row_are_tables() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let sql = "SELECT k FROM (SELECT value AS k FROM range(9)) AS t JOIN unnest([2, 3]) AS u(x) ON t.k = u.x";
+        let plan = context.sql(sql).await.unwrap().into_optimized_plan().unwrap().to_string();
+        assert!(plan.contains("Inner Join: "), "{plan}");
     }
 
     /// Where something is computed of a row that is not there, the engine refuses the statement.

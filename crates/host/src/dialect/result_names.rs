@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, Cte, DescribeAlias, Expr, Function, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement as Sql, TableFactor, VisitorMut,
+    CreateTable, Cte, DescribeAlias, Distinct, Expr, Function, Ident, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query,
+    Select, SelectItem, SetExpr, SetQuantifier, Statement as Sql, TableFactor, VisitorMut,
 };
-use pithead_syntax::{expressions_mut, walk_mut};
+use pithead_syntax::{any_expression, expressions_mut, walk_mut};
 
 use super::normal;
 
@@ -55,7 +55,7 @@ impl VisitorMut for Names {
 pub(crate) fn name_results(query: &mut Query) {
     let Query { body, order_by, .. } = query;
     let Some(select) = first_mut(body) else { return };
-    let is_distinct = select.distinct.is_some();
+    let is_distinct = select.distinct == Some(Distinct::Distinct);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for item in &select.projection {
         *times.entry(text_of(item).unwrap_or_default()).or_default() += 1;
@@ -83,7 +83,15 @@ pub(crate) fn result_names(query: &Query, count: usize) -> Option<Vec<Option<Str
     let is_wildcard = |item: &&SelectItem| !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
     let wildcards = items.iter().filter(is_wildcard).count();
     let by_wildcard = count.checked_sub(items.len() - wildcards)?;
-    if wildcards > 1 || (wildcards == 0 && by_wildcard > 0) {
+    // A struct in it becomes several results.
+    let is_unnest =
+        |part: &Expr| matches!(part, Expr::Function(function) if normal_name(function).as_deref() == Some("unnest"));
+    let is_known = match wildcards {
+        0 => by_wildcard == 0,
+        1 => !any_expression(items, is_unnest),
+        _ => false,
+    };
+    if !is_known {
         return None;
     }
     let names = items.iter().flat_map(|item| match is_wildcard(&item) {
@@ -112,6 +120,10 @@ fn text_of(item: &SelectItem) -> Option<String> {
     Some(written.to_string())
 }
 
+fn normal_name(function: &Function) -> Option<String> {
+    function.name.0.last().and_then(ObjectNamePart::as_ident).map(normal)
+}
+
 fn is_column(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
@@ -120,19 +132,25 @@ fn is_column(expr: &Expr) -> bool {
     }
 }
 
-/// The SELECT that names the columns of a query.
+/// The SELECT that names the columns of a query; none: several do.
 fn first(body: &SetExpr) -> Option<&Select> {
     match body {
         SetExpr::Select(select) => Some(select),
+        SetExpr::SetOperation { set_quantifier, .. } if is_by_name(*set_quantifier) => None,
         SetExpr::SetOperation { left, .. } => first(left),
         SetExpr::Query(query) => first(&query.body),
         _ => None,
     }
 }
 
+fn is_by_name(quantifier: SetQuantifier) -> bool {
+    matches!(quantifier, SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName)
+}
+
 fn first_mut(body: &mut SetExpr) -> Option<&mut Select> {
     match body {
         SetExpr::Select(select) => Some(select),
+        SetExpr::SetOperation { set_quantifier, .. } if is_by_name(*set_quantifier) => None,
         SetExpr::SetOperation { left, .. } => first_mut(left),
         SetExpr::Query(query) => first_mut(&mut query.body),
         _ => None,
@@ -164,6 +182,14 @@ mod tests {
             ),
             ("WITH t AS (SELECT 'x' || a, 1, 1) TABLE t", "WITH t AS (SELECT 'x' || a AS \"'x' || a\", 1, 1) TABLE t"),
             (
+                "SELECT * FROM (SELECT DISTINCT ON (a % 2) a % 2, b FROM t ORDER BY a % 2, b) AS t",
+                "SELECT * FROM (SELECT DISTINCT ON (a % 2) a % 2 AS \"a % 2\", b FROM t ORDER BY a % 2, b) AS t",
+            ),
+            (
+                "SELECT * FROM (SELECT a + 1 UNION BY NAME SELECT 2) AS t",
+                "SELECT * FROM (SELECT a + 1 UNION BY NAME SELECT 2) AS t",
+            ),
+            (
                 "SELECT * FROM (SELECT DISTINCT a + 1, b FROM t ORDER BY a + 1 DESC, b) AS t",
                 "SELECT * FROM (SELECT DISTINCT a + 1 AS \"a + 1\", b FROM t ORDER BY \"a + 1\" DESC, b) AS t",
             ),
@@ -189,6 +215,8 @@ mod tests {
             ("SELECT a + 1, * FROM t", 1, Some(vec![some("a + 1")])),
             ("SELECT a + 1 FROM t EXCEPT SELECT 2", 1, Some(vec![some("a + 1")])),
             ("SELECT *, t.*, 1 FROM t", 5, None),
+            ("SELECT *, a + 1 FROM t UNION BY NAME SELECT 5 AS z", 5, None),
+            ("SELECT *, unnest(s) FROM t", 5, None),
             ("SELECT a FROM t", 2, None),
             ("VALUES (1)", 1, None),
         ] {
