@@ -227,14 +227,6 @@ mod tests {
                 format!("SELECT * FROM {t}, LATERAL (SELECT k + 1 AS k, -k AS z) AS u WHERE t.k < 3"),
                 vec!["1 [10, 11] 2 -1", "2 [] 3 -2"],
             ),
-            (format!("SELECT t.k, u.k FROM {t}, LATERAL (SELECT unnest(l) AS x, k) AS u WHERE x = 40"), vec!["4 4"]),
-            (
-                format!(
-                    "SELECT k, z FROM {t}, LATERAL (SELECT x * 2 AS z FROM (SELECT unnest(t.l) AS x) AS v WHERE x <> 10) AS u"
-                ),
-                vec!["1 22", "4 80"],
-            ),
-            (format!("SELECT count(*) FROM {t}, unnest(l, [k, k, k]) AS u(x, y)"), vec!["12"]),
             ("SELECT x FROM unnest([1, 2]) AS u(x)".to_owned(), vec!["1", "2"]),
         ] {
             assert_eq!(
