@@ -357,5 +357,5 @@ def test_results_without_a_name_are_called_as_duckdb_calls_them(conn: pithead.Co
         "SELECT count(DISTINCT k), sum(k) FROM t UNION ALL SELECT 1, 2",
     ):
         assert conn.sql(query).columns == duck.sql(query).columns, query
-    totals = conn.sql("SELECT s, sum(k), 1 + k AS more FROM t GROUP BY s, k")
-    assert totals.filter('"sum(k)" > 2').columns == ["s", "sum(k)", "more"]
+    totals = conn.sql('SELECT * FROM (SELECT s, sum(k) FROM t GROUP BY s, k) WHERE "sum(k)" > 2')
+    assert totals.columns == ["s", "sum(k)"]
