@@ -12,7 +12,7 @@ use pithead_door::{Claim, Discard, Door};
 use pithead_fleet::ConnectedDrive;
 use pithead_functions::Registry;
 use pithead_host::{Host, HostOptions, SubPlans};
-use pithead_model::{Blame, DriveId, Fault, SliceKey, total};
+use pithead_model::{Blame, DriveId, Fault, SliceKey, boxed, total};
 use pithead_store::{DiskStore, StoreOptions};
 
 use crate::directories::Directories;
@@ -72,6 +72,7 @@ pub(crate) struct Inner {
 impl Array {
     /// Opens the array in a directory over the drives behind `doors`, all of which have to answer. A new directory becomes a new
     /// array, whose drives these are from then on.
+    #[boxed]
     pub async fn open(options: ArrayOptions, doors: Vec<Arc<dyn Door>>) -> Result<Array, Fault> {
         if !(DRIVES_MIN..=DRIVES_MAX).contains(&doors.len()) {
             let what = format!("expected {DRIVES_MIN} to {DRIVES_MAX} drives below an array, got {}", doors.len());
@@ -121,6 +122,7 @@ impl Array {
     }
 
     /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them.
+    #[boxed]
     pub async fn stop(&self, grace: Duration) {
         let inner = &self.inner;
         inner.sessions.shutdown().begin();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pithead_door::Door;
-use pithead_entry::ServeOptions;
-use pithead_model::Fault;
+use pithead_entry::{ServeOptions, Shutdown};
+use pithead_model::{Fault, boxed};
 use pithead_wire::Pace;
 use tokio::net::TcpListener;
 
@@ -17,17 +17,13 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Serves an array at a listener until `shutdown` ends, as `options` say. Then it refuses new sessions, gives running ones five
 /// seconds, and returns when all have ended.
-pub async fn serve(
-    array: Arc<Array>,
-    listener: TcpListener,
-    options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Fault> {
+#[boxed]
+pub async fn serve(array: Arc<Array>, listener: TcpListener, options: ServeOptions, shutdown: Shutdown) -> Result<(), Fault> {
     let stopping = Arc::clone(&array);
-    let stop = async move {
+    let stop = Box::pin(async move {
         shutdown.await;
         stopping.stop(STOP_GRACE).await;
-    };
+    });
     pithead_wire::serve(array as Arc<dyn Door>, Arc::new(NotPaced), listener, &options, stop).await
 }
 

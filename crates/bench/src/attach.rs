@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use pithead_embed::{Attach, EmbedOptions, Engine, Target, connect};
-use pithead_model::{Blame, Fault, Rate};
+use pithead_model::{Blame, Fault, Rate, boxed};
 use serde::Serialize;
 
 use crate::answers::{difference_between_engines, read_answer};
@@ -86,6 +86,7 @@ struct AttachSummary {
 }
 
 /// Measures, prints a table and writes the JSON.
+#[boxed(?Send)]
 pub async fn attach(options: &AttachOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     let machine = Machine::here();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::{LoadReport, LoadSpec, Session};
-use pithead_model::{Blame, Bytes, Fault};
+use pithead_model::{Blame, Bytes, Fault, boxed};
 
 use crate::answers::difference;
 use crate::drives::DriveProcesses;
@@ -40,6 +40,7 @@ struct Pair {
 type Way = fn(&Pair) -> &QueryRun;
 
 /// Runs the demo and prints what stayed at the drives. A fault if an answer differs.
+#[boxed(?Send)]
 pub async fn demo(options: &DemoOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     println!("{}", Machine::here().line());

@@ -20,7 +20,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use serde::Serialize;
 
 use crate::demo::{Layout, load};
@@ -79,6 +79,7 @@ pub struct FrontOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
+#[boxed(?Send)]
 pub async fn front(options: &FrontOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

@@ -11,7 +11,7 @@ mod report;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use serde::Serialize;
 
 use crate::drives::DriveProcess;
@@ -70,6 +70,7 @@ pub(crate) struct Measured {
 }
 
 /// Measures, prints a table and writes the JSON.
+#[boxed(?Send)]
 pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

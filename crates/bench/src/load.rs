@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_host::LoadSpec;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_observe::ProcessUse;
 
 use crate::TABLES;
@@ -42,6 +42,7 @@ pub struct LoadOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
+#[boxed(?Send)]
 pub async fn load(options: &LoadOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

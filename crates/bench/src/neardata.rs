@@ -18,7 +18,7 @@ pub(crate) mod runner;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use pithead_model::{Blame, Fault, Rate};
+use pithead_model::{Blame, Fault, Rate, boxed};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answers::{difference_between_engines, read_answer};
@@ -111,6 +111,7 @@ struct Stage {
 }
 
 /// Measures, prints tables and writes the JSON. However it ends, no process and no namespace is left.
+#[boxed(?Send)]
 pub async fn near_data(options: &NearDataOptions) -> Result<(), Fault> {
     let listen = |kind| signal(kind).map_err(|error| Fault::new(Blame::Device, format!("signals: {error}")));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);

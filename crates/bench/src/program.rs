@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_program::{
     Argument, FolderServices, Limits, Module, ProgramError, Runtime, RuntimeOptions, Services, Signature, Value, decode_rows,
 };
@@ -92,6 +92,7 @@ struct ProgramSummary {
 }
 
 /// Measures, prints a table and writes the JSON.
+#[boxed(?Send)]
 pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

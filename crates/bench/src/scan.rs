@@ -15,7 +15,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::Session;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use serde::Serialize;
 
 use crate::machine::Machine;
@@ -56,6 +56,7 @@ struct Beside {
 }
 
 /// Measures, prints tables and writes the JSON.
+#[boxed(?Send)]
 pub async fn scan(options: &ScanOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

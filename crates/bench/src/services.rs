@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pithead_embed::{BackgroundOrder, BackgroundStatus, EmbedOptions, Target, background};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_observe::ProcessUse;
 use pithead_policy::background::BackgroundPolicy;
 use rand::rngs::StdRng;
@@ -83,6 +83,7 @@ pub(crate) struct Measured {
 }
 
 /// Measures, prints tables and writes the JSON.
+#[boxed(?Send)]
 pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 
 use crate::demo::{Layout, load};
 use crate::drives::DriveProcesses;
@@ -55,6 +55,7 @@ pub struct SoakOptions {
 }
 
 /// Runs it, prints what came out and writes the JSON. A wrong answer is an error.
+#[boxed(?Send)]
 pub async fn soak(options: &SoakOptions) -> Result<(), Fault> {
     println!("{}", Machine::here().line());
     let tables = options.directory.join(format!("tpch-{}", options.scale));

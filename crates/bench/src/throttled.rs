@@ -14,7 +14,7 @@ use futures::TryStreamExt;
 use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_emulate::{Fleet, Profile, parse, predict};
 use pithead_host::Session;
-use pithead_model::{Blame, ByLevel, Counts, Fault};
+use pithead_model::{Blame, ByLevel, Counts, Fault, boxed};
 
 use crate::drives::DriveProcess;
 use crate::machine::Machine;
@@ -37,6 +37,7 @@ pub struct ThrottledOptions {
 }
 
 /// Measures, prints a table and writes the JSON.
+#[boxed(?Send)]
 pub async fn throttled(options: &ThrottledOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

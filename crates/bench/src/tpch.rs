@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::{LoadReport, Session};
-use pithead_model::{Fault, SessionId};
+use pithead_model::{Fault, SessionId, boxed};
 
 use crate::answers::difference;
 use crate::demo::{Layout, load};
@@ -67,6 +67,7 @@ struct Linked {
 }
 
 /// Measures, prints a table and writes the JSON.
+#[boxed(?Send)]
 pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     println!("{}", Machine::here().line());

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::{LoadMode, LoadSpec, Session};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use serde::Serialize;
 
 use crate::answers::difference;
@@ -131,6 +131,7 @@ impl YourSqlOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
+#[boxed(?Send)]
 pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

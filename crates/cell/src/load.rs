@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use pithead_host::{Host, LoadReport, LoadSpec, PartitionBy};
 use pithead_matrix::Values;
-use pithead_model::{COLUMNS_MAX, Fault, SLICE_ROWS_DEFAULT};
+use pithead_model::{COLUMNS_MAX, Fault, SLICE_ROWS_DEFAULT, boxed};
 use tokio::sync::mpsc;
 
 use crate::fault::{bug, invalid};
@@ -45,6 +45,7 @@ pub struct MatrixLoad {
 
 impl MatrixWriter {
     /// Writes the matrix. Its rows become visible together at the end, or not at all.
+    #[boxed]
     pub async fn load(self: Arc<Self>, host: &Host, load: MatrixLoad) -> Result<LoadReport, Fault> {
         self.check_complete()?;
         let MatrixLoad { mut spec, ids, layout, progress } = load;

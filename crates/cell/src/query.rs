@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
 use pithead_host::{Host, Parameters, ProfileSnapshot, Session};
 use pithead_matrix::{CellTotals, CellsSpec, Correction, GramResult, Method, Test};
-use pithead_model::{DatasetName, Fault};
+use pithead_model::{DatasetName, Fault, boxed};
 
 use crate::fault::{bug, invalid, malformed};
 use crate::result::{GenePartials, GroupMoments, MatrixByGene, Outcomes};
@@ -52,6 +52,7 @@ pub struct Ranked {
 
 /// Compares groups of cells gene by gene. Of several datasets the cells are united and genes matched by id; those that one does not have
 /// are left out.
+#[boxed]
 pub async fn rank_genes(
     session: &Session,
     host: &Host,
@@ -77,6 +78,7 @@ pub async fn rank_genes(
 }
 
 /// The moments of each gene in every group.
+#[boxed]
 pub async fn moments(
     session: &Session,
     host: &Host,
@@ -91,6 +93,7 @@ pub async fn moments(
 }
 
 /// For each cell that counts, the sum of its values over genes and how many are not zero.
+#[boxed]
 pub async fn cell_sums(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<CellTotals, Fault> {
     let sum = one(session, host, part, genes, "cell_sums(take_cells({}, {}))").await?;
     sum.map_or_else(|| Ok(CellTotals::default()), |bytes| CellTotals::decode(&bytes).map_err(malformed))
@@ -98,6 +101,7 @@ pub async fn cell_sums(session: &Session, host: &Host, part: &MatrixPart, genes:
 
 /// The Gram matrix of the cells that count over these genes, or its product with the basis that `part.cells` hold. None: there are no
 /// genes.
+#[boxed]
 pub async fn gram(
     session: &Session,
     host: &Host,
@@ -109,6 +113,7 @@ pub async fn gram(
 }
 
 /// Genes of the cells that count.
+#[boxed]
 pub async fn take(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<MatrixByGene, Fault> {
     let parts = std::slice::from_ref(part);
     let asked = GeneQuery::new(host, parts, genes).await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt;
 use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
+use pithead_entry::Shutdown;
 use pithead_model::{Blame, Bytes, Fault, parse_bytes, parse_period};
 use pithead_sched::parse_cores;
 use tokio::net::TcpListener;
@@ -144,12 +145,12 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
         None => serve(drive, listener, entry, stop).await,
         Some(kinetic) => {
             let stop = stop.shared();
-            let serving = tokio::spawn(kinetic.serve(stop.clone()));
+            let serving = tokio::spawn(kinetic.serve(Box::pin(stop.clone())));
             // The drive stops last: it flushes what Kinetic clients have written.
-            let stopped = async {
+            let stopped = Box::pin(async {
                 stop.await;
                 kinetic_serve::ended(serving).await;
-            };
+            });
             serve(drive, listener, entry, stopped).await
         }
     };
@@ -262,10 +263,10 @@ fn foreign_entry(data: &Path) -> Option<String> {
 }
 
 /// Ends at the first SIGTERM or SIGINT; a second one ends the process as if there were no drive.
-pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
+pub(crate) fn stop_signal() -> Result<Shutdown, CliError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
+    Ok(Box::pin(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -278,7 +279,7 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static,
             }
             std::process::exit(1);
         });
-    })
+    }))
 }
 
 fn parse_core_list(text: &str) -> Result<CoreList, String> {

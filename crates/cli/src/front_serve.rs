@@ -160,12 +160,13 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         .flight
         .clone()
         .zip(flight_listener)
-        .map(|(flight, listener)| pithead_flight_sql::serve(flight, listener, entry.clone(), stop.clone()));
-    let shown = console_listener
-        .map(|listener| pithead_console::serve(Console::new(engine.host.clone()), listener, entry.clone(), stop.clone()));
+        .map(|(flight, listener)| pithead_flight_sql::serve(flight, listener, entry.clone(), Box::pin(stop.clone())));
+    let shown = console_listener.map(|listener| {
+        pithead_console::serve(Console::new(engine.host.clone()), listener, entry.clone(), Box::pin(stop.clone()))
+    });
     let mending = (!args.mend_every.is_zero())
         .then(|| tokio::spawn(mending::mend_for_ever(engine.host.clone(), args.mend_every, args.lost_after)));
-    let front = pithead_front::serve(Arc::clone(&servers.front), listener, entry.clone(), stop);
+    let front = pithead_front::serve(Arc::clone(&servers.front), listener, entry.clone(), Box::pin(stop));
     // Where one of them fails, the others end with it.
     let served = tokio::try_join!(front, async { OptionFuture::from(flying).await.unwrap_or(Ok(())) }, async {
         OptionFuture::from(shown).await.unwrap_or(Ok(()))

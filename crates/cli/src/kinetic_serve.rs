@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use futures::future::BoxFuture;
 use pithead_drive::{Drive, RawSlices};
-use pithead_entry::is_loopback;
+use pithead_entry::{Shutdown, is_loopback};
 use pithead_kinetic::{KineticOptions, Limits, Listeners, Parts, Service, Slices, StoredSlice, self_signed, serve};
 use pithead_model::{Blame, Fault};
 use pithead_observe::{Health, Observed};
@@ -102,7 +102,7 @@ fn credentials(args: &KineticArgs, service: &Service) -> &'static str {
 
 impl Kinetic {
     /// Serves until `stop` ends.
-    pub(crate) async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), Fault> {
+    pub(crate) async fn serve(self, stop: Shutdown) -> Result<(), Fault> {
         serve(self.service, self.listeners, stop).await
     }
 }

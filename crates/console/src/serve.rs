@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use pithead_entry::{Connection, Protocol, ServeOptions, accept};
-use pithead_model::{Blame, Fault};
+use pithead_entry::{Connection, Protocol, ServeOptions, Shutdown, accept};
+use pithead_model::{Blame, Fault, boxed};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
@@ -57,11 +57,12 @@ impl Drop for Thread {
 }
 
 /// Serves the page until `shutdown` ends. Then nothing new is taken, and requests have five seconds to finish.
+#[boxed]
 pub async fn serve(
     console: Arc<Console>,
     listener: TcpListener,
     options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Shutdown,
 ) -> Result<(), Fault> {
     let entry = options.entry(PROTOCOL)?;
     let is_open = options.tls.is_none() && !options.knows_callers();

@@ -8,7 +8,7 @@ use pithead_door::Door;
 use pithead_entry::ConnectOptions;
 use pithead_fleet::{MoveReport, TellMove};
 use pithead_host::{Host, HostOptions};
-use pithead_model::{Blame, Fault, Rate};
+use pithead_model::{Blame, Fault, Rate, boxed};
 use pithead_wire::FlightDoor;
 use tokio::task::JoinHandle;
 
@@ -46,6 +46,7 @@ pub struct Engine {
 /// # Ok(())
 /// # }
 /// ```
+#[boxed]
 pub async fn connect(target: &Target, options: &EmbedOptions) -> Result<Engine, Fault> {
     refuse_pacing(target, options)?;
     match target {
@@ -63,6 +64,7 @@ impl Engine {
     }
 
     /// Adds the drive at this address, as [`Host::add_drive`] does.
+    #[boxed]
     pub async fn add_drive(&self, address: &str, tell: TellMove) -> Result<MoveReport, Fault> {
         if self.here.is_in_use() {
             let fault = Fault::new(Blame::User, "drives of a data directory and drives on the network cannot be mixed");
@@ -72,6 +74,7 @@ impl Engine {
     }
 
     /// Makes one more drive in the data directory, and adds it.
+    #[boxed]
     pub async fn add_drive_here(&self, tell: TellMove) -> Result<MoveReport, Fault> {
         if !self.here.is_in_use() {
             let fault = Fault::new(Blame::User, "expected the address of the drive to add");
@@ -82,6 +85,7 @@ impl Engine {
 
     /// Serves the host's metrics and health at `listen`, `HOST:PORT` or a port of this machine, until the engine is shut down or this is
     /// called again. Returns the address.
+    #[boxed]
     pub async fn observe(&self, listen: &str) -> Result<SocketAddr, Fault> {
         let failed = |error: std::io::Error| {
             Fault::new(Blame::User, format!("cannot serve metrics at {listen}: {error}"))
@@ -97,6 +101,7 @@ impl Engine {
     }
 
     /// Ends the drives of this process: sessions end, what was written is flushed, threads are joined.
+    #[boxed]
     pub async fn shutdown(self) {
         if let Some(cleaning) = self.cleaning {
             cleaning.abort();

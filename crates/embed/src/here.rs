@@ -8,7 +8,7 @@ use futures::future::join_all;
 use pithead_cse::SessionLimits;
 use pithead_door::Door;
 use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, Share, start_services};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_sched::{Pool, PoolOptions, Services};
 
 use crate::directory::{check_count, drive_directories, make_another};
@@ -46,6 +46,7 @@ struct Shared {
 
 impl DrivesHere {
     /// Opens the drives of a data directory, all or none.
+    #[boxed]
     pub(crate) async fn open(directory: &Path, options: &EmbedOptions) -> Result<DrivesHere, Fault> {
         let threads = options.threads();
         let directories = drive_directories(directory, options.drives.unwrap_or(threads.min(64)))?;
@@ -89,6 +90,7 @@ impl DrivesHere {
     }
 
     /// Ends all drives, then the reactors.
+    #[boxed]
     pub(crate) async fn shutdown(self) {
         let drives = self.drives.into_inner().unwrap_or_else(PoisonError::into_inner);
         join_all(drives.iter().map(|drive| drive.stop(STOP_GRACE))).await;

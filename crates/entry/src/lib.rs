@@ -23,7 +23,7 @@ pub use connection::{Connection, Peer, WAIT_MAX};
 pub use doorman::{Doorman, TurnedAway, not_known};
 pub use gate::{ConnectionLimits, ConnectionPermit, End, Gate};
 pub use link::LinkFlags;
-pub use options::{ConnectOptions, Entry, ServeOptions, is_loopback};
+pub use options::{ConnectOptions, Entry, ServeOptions, Shutdown, is_loopback};
 pub use protocol::Protocol;
 pub use tls::{ClientTlsFiles, ServerTls, ServerTlsFiles};
 pub use token::Token;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use pithead_model::{Blame, Fault};
@@ -13,6 +14,9 @@ use crate::protocol::Protocol;
 use crate::tls::{ClientTlsFiles, ServerTls, ServerTlsFiles};
 use crate::token::Token;
 use crate::watched::{Watched, read_bounded};
+
+/// Ends when a server shall stop.
+pub type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How a drive is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

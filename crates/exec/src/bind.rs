@@ -19,7 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::lasting::plain_columns;
-use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
+use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, boxed};
 use pithead_plan::{ResultShape, combine};
 use pithead_policy::Features;
 
@@ -59,6 +59,7 @@ pub struct Bound {
 
 impl Bound {
     /// Reads and optimises a sub-plan. Errors name what does not fit: an unknown table, a column of another type.
+    #[boxed]
     pub async fn bind(request: BindRequest) -> Result<Arc<Bound>, Fault> {
         let options = EngineOptions {
             batch_rows: request.batch_rows,
@@ -196,6 +197,7 @@ impl Bound {
     /// taken, until it has read `slices_max` of them; with a whole partition, all of them. Rounds may run side by side.
     ///
     /// A session over an empty partition runs one round all the same: an aggregate without groups has a row.
+    #[boxed]
     pub async fn round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
         let slices_max = if self.whole_partition { usize::MAX } else { slices_max };
         let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
@@ -205,6 +207,7 @@ impl Bound {
 
     /// The same to [`Level::Filtered`]: rows of the driving dataset that pass the filters, in the columns that the sub-plan needs. A
     /// bug where [`Bound::can_filter`] is false.
+    #[boxed]
     pub async fn filter_round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
         let filtered = self.filtered.as_ref().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
         let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
@@ -214,6 +217,7 @@ impl Bound {
 
     /// Runs the whole sub-plan over slices that came from elsewhere: what a CSE does with work that was handed back to it. The
     /// slices of the session itself stay where they are.
+    #[boxed]
     pub async fn round_over(&self, slices: Vec<SliceRef>) -> Result<RunningRound, Fault> {
         let round = Arc::new(Round::new(Arc::new(SliceQueue::new(slices.into())), usize::MAX));
         let stream = self.run(&self.ready, &self.schema, &round).await?;
@@ -222,6 +226,7 @@ impl Bound {
 
     /// Puts the outputs of several rounds together: rows of the same columns and the same meaning. Where rows are just
     /// rows, they come back as they are, no more of them than the sub-plan asks for.
+    #[boxed]
     pub async fn combine(&self, partials: Vec<RecordBatch>) -> Result<SendableRecordBatchStream, Fault> {
         let rounds = numbered(&self.schema, &partials)?;
         match combine(&self.template.consumed(&self.tables)?, provider_as_source(Arc::new(rounds)), &self.state)? {
@@ -236,7 +241,7 @@ impl Bound {
                     _ => partials,
                 };
                 let stream = MemoryStream::try_new(rows, Arc::clone(&self.schema), None).map_err(fault_from_datafusion)?;
-                Ok(Box::pin(stream))
+                Ok(Box::pin(stream) as SendableRecordBatchStream)
             }
         }
     }

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, PageSet, ScanShare};
+use pithead_model::{Blame, Fault, PageSet, ScanShare, boxed};
 use pithead_slice::{Predicate, ReadStats, ScanRequest, Search, SliceParts, SliceReader};
 use tokio::task::yield_now;
 
@@ -44,6 +44,7 @@ pub struct Hinted {
 impl Bound {
     /// Looks for the pages of a driving slice that may have rows that the sub-plan needs. Without `search`, by their bounds only.
     /// A bug where [`Bound::can_carry`] is false.
+    #[boxed]
     pub async fn hint(&self, slice: &SliceRef, search: bool) -> Result<Hinted, Fault> {
         let (part, filtered) = self.driving().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
         let reader = slice.fitted(part.source.open(slice).await?);

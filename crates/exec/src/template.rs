@@ -24,7 +24,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
-use pithead_model::{DatasetName, Fault, near_names};
+use pithead_model::{DatasetName, Fault, boxed, near_names};
 use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 
 use crate::narrow::narrow;
@@ -52,6 +52,7 @@ pub(crate) struct Template {
 
 /// The columns that a Substrait plan over one dataset puts out. Some types are settled only where the plan is optimised, as for
 /// every plan that is bound.
+#[boxed]
 pub async fn output_schema(
     plan: &[u8],
     dataset: &DatasetName,

@@ -3,7 +3,7 @@
 
 mod taking;
 
-use pithead_model::{Blame, Dataset, DriveId, Fault, LoadId, Manifest, Run};
+use pithead_model::{Blame, Dataset, DriveId, Fault, LoadId, Manifest, Run, boxed};
 
 pub use taking::{TakeUp, TakeUpOutcome};
 
@@ -68,6 +68,7 @@ struct Lacking {
 impl Fleet {
     /// The manifests that are set aside on connected drives. A drive that still takes itself for a domain's home is told first that
     /// another one is.
+    #[boxed]
     pub async fn asides(&self) -> Result<Vec<Aside>, Fault> {
         let drives = self.refreshed().await;
         let mut asides = Vec::new();
@@ -86,6 +87,7 @@ impl Fleet {
     }
 
     /// Drops a manifest that is set aside. The drive then deletes those of its runs that nothing else names.
+    #[boxed]
     pub async fn drop_aside(&self, drive: DriveId, domain: &str, version: u64) -> Result<(), Fault> {
         let drives = self.refreshed().await;
         let drive = drives.get(drive)?;

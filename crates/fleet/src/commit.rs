@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join_all};
 use pithead_door::{CLAIMED_MAX, Claim};
-use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest, SliceKey};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest, SliceKey, boxed};
 
 use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
@@ -144,6 +144,7 @@ async fn claim(drives: &Drives, runs: Vec<(DriveId, SliceKey)>, expected: u64) -
 }
 
 /// Claims runs at one drive. Returns those that are not there.
+#[boxed]
 pub async fn claim_at(drive: &ConnectedDrive, runs: Vec<SliceKey>, version: u64) -> Result<Vec<SliceKey>, Fault> {
     let mut missing = Vec::new();
     for runs in runs.chunks(CLAIMED_MAX) {

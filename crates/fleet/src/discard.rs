@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pithead_door::{Discard, Loads, PartitionUse};
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, boxed};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Catalog;
@@ -14,6 +14,7 @@ use crate::homes::{HomeState, asked};
 
 /// Deletes an incarnation that the manifest of version `seen` does not contain any more, on all its drives. Slices that cannot be
 /// deleted stay as garbage, which is logged. Returns the number of slices that went at once.
+#[boxed]
 pub async fn discard(drives: &Drives, name: &DatasetName, dataset: &Dataset, seen: u64) -> u64 {
     let ids: BTreeSet<DriveId> = dataset.partitions.iter().flat_map(|partition| partition.copies.clone()).collect();
     let wanted = Discard { name: name.clone(), dataset: dataset.id, loads: Loads::All, partition: None, seen: Some(seen) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pithead_door::{Door, DriveStatus, SlicePart};
-use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest, View};
+use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest, View, boxed};
 use tokio::sync::OwnedRwLockReadGuard;
 
 use crate::attaching::write_attaching;
@@ -33,6 +33,7 @@ impl Fleet {
     /// Says hello to all drives at once, checks that they fit, and finds the domains that they keep. At least one has to
     /// answer; those that do not are tried again at later statements. A drive that speaks another protocol or was
     /// named twice is an error. `domain` is the one that every snapshot has; `functions` are those that the host may ask for.
+    #[boxed]
     pub async fn connect(doors: Vec<Arc<dyn Door>>, domain: &str, functions: &[String]) -> Result<Fleet, Fault> {
         let connections = Connections::open(doors, functions).await?;
         let catalog = Catalog::discover(&connections.now(), domain).await?;
@@ -45,6 +46,7 @@ impl Fleet {
     }
 
     /// The drives, after those that are missing were tried again and have answered, or have had their time.
+    #[boxed]
     pub async fn refreshed(&self) -> Arc<Drives> {
         self.inner.connections.settled().await
     }
@@ -62,6 +64,7 @@ impl Fleet {
     /// What all domains hold now, read from their home drives, or where a home is not reached from the newest copy.
     ///
     /// Drives that do not answer at once are not waited for.
+    #[boxed]
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Fault> {
         let drives = self.inner.connections.glanced().await;
         self.read(&drives).await
@@ -75,6 +78,7 @@ impl Fleet {
     }
 
     /// The same, after every drive has answered or has had its time; none: no drive is reached that was not among `before`.
+    #[boxed]
     pub async fn settled_snapshot(&self, before: &[DriveId]) -> Result<Option<Arc<Snapshot>>, Fault> {
         let drives = self.refreshed().await;
         if drives.ids().iter().all(|drive| before.contains(drive)) {
@@ -84,18 +88,21 @@ impl Fleet {
     }
 
     /// The datasets of all domains that can be read, sorted by name.
+    #[boxed]
     pub async fn datasets(&self) -> Result<Vec<(DatasetName, Dataset)>, Fault> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.datasets().map(|found| (found.name().clone(), found.dataset().as_ref().clone())).collect())
     }
 
     /// The views of all domains that can be read, sorted by name.
+    #[boxed]
     pub async fn views(&self) -> Result<Vec<(DatasetName, View)>, Fault> {
         Ok(self.snapshot().await?.views().map(|(name, view)| (name, view.clone())).collect())
     }
 
     /// A domain's manifest as it is now, to change it. For a domain that nobody keeps yet: the empty one. A fault if its home
     /// is not reached.
+    #[boxed]
     pub async fn manifest(&self, domain: &str, drives: &Drives) -> Result<Manifest, Fault> {
         Ok(self.inner.catalog.manifest(domain, drives).await?.0)
     }
@@ -106,6 +113,7 @@ impl Fleet {
     }
 
     /// Makes a change of one dataset. Returns the incarnation that it supersedes.
+    #[boxed]
     pub async fn commit_dataset(
         &self,
         name: &DatasetName,
@@ -115,6 +123,7 @@ impl Fleet {
     }
 
     /// Removes a dataset from its domain, then deletes its slices. A drive that is not there keeps them as garbage.
+    #[boxed]
     pub async fn drop_dataset(&self, name: &DatasetName) -> Result<(), Fault> {
         let drives = self.refreshed().await;
         drop_dataset(&self.inner.catalog, &drives, name).await
@@ -123,6 +132,7 @@ impl Fleet {
     /// Deletes what loads and moves left that were cut off: all slices that no manifest names. Returns the number of slices
     /// that went. Waits for the loads and moves of this host. Not to be called while another host has some, whose slices are
     /// not visible yet.
+    #[boxed]
     pub async fn collect_orphans(&self) -> Result<u64, Fault> {
         collect_orphans(&self.inner.catalog, &self.refreshed().await, &self.inner.writers).await
     }
@@ -133,6 +143,7 @@ impl Fleet {
     }
 
     /// How each drive is, by label.
+    #[boxed]
     pub async fn status(&self) -> Vec<(String, Result<DriveStatus, Fault>)> {
         let ask = |drive: &ConnectedDrive| {
             let (label, door) = (drive.label().to_owned(), Arc::clone(&drive.door));
@@ -145,6 +156,7 @@ impl Fleet {
     }
 
     /// The connected drives that hold a copy of all of these parts by now; none: not all of it is there any more.
+    #[boxed]
     pub async fn copies_now(&self, parts: &[SlicePart]) -> Option<Vec<ConnectedDrive>> {
         let snapshot = self.snapshot().await.ok()?;
         let mut ids: Option<Vec<DriveId>> = None;

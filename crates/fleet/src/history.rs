@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 use pithead_door::{HistoryAsk, Pick, ToldVersion};
-use pithead_model::{Blame, Dataset, DatasetName, Fault, Manifest, Partition};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, Manifest, Partition, boxed};
 
 use crate::Fleet;
 use crate::drives::{ConnectedDrive, Drives};
@@ -28,6 +28,7 @@ pub enum AsOf {
 
 impl Fleet {
     /// A dataset as it was. A fault if that version is not kept, or did not have the dataset.
+    #[boxed]
     pub async fn as_of(&self, snapshot: &Snapshot, name: &DatasetName, at: AsOf) -> Result<Arc<VersionedDataset>, Fault> {
         let newest = snapshot.manifest(&name.domain)?;
         refuse_attached(snapshot, name)?;
@@ -49,6 +50,7 @@ impl Fleet {
     }
 
     /// The versions of a domain that are kept, the oldest first; the last one is the one that there is.
+    #[boxed]
     pub async fn history(&self, domain: &str) -> Result<Vec<ToldVersion>, Fault> {
         let drives = self.refreshed().await;
         let Some(found) = self.catalog().newest(domain, &drives).await? else {
@@ -63,6 +65,7 @@ impl Fleet {
 
     /// Forgets all versions of a domain but the newest one, at all its drives, which then delete what these alone have named. Returns
     /// the most that a drive had.
+    #[boxed]
     pub async fn forget_history(&self, domain: &str) -> Result<u64, Fault> {
         let drives = self.refreshed().await;
         let manifest = self.manifest(domain, &drives).await?;

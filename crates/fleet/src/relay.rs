@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use pithead_model::{Blame, Fault, SliceKey};
+use pithead_model::{Blame, Fault, SliceKey, boxed};
 
 use crate::drives::ConnectedDrive;
 
@@ -17,6 +17,7 @@ const MEMORY_WAIT: Duration = Duration::from_secs(20);
 const MEMORY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Copies one run. It is flushed at `to` when this returns; on a fault nothing of it is there. Returns its bytes.
+#[boxed]
 pub async fn relay(run: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) -> Result<u64, Fault> {
     relay_as(run, run, from, to).await
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, SliceKey};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, SliceKey, boxed};
 
 use crate::Fleet;
 use crate::change::{already_there, is_view};
@@ -28,6 +28,7 @@ pub struct Restored {
 impl Fleet {
     /// Makes a domain's datasets and views, or one of them, what they were in a version of before: as a new version, whole or not at
     /// all. Functions stay. Where other hosts change the domain meanwhile, it is tried again.
+    #[boxed]
     pub async fn restore(&self, domain: &str, dataset: Option<&str>, to: AsOf) -> Result<Restored, Fault> {
         let mut attempt = 1;
         loop {
@@ -62,6 +63,7 @@ impl Fleet {
     }
 
     /// Sets how long versions of a domain are kept, milliseconds; none: as long as each drive says. Returns the new version.
+    #[boxed]
     pub async fn set_history(&self, domain: &str, history_ms: Option<u64>) -> Result<u64, Fault> {
         let committed = self.commit(&SetHistory { domain, history_ms }).await.map_err(|not| not.fault)?;
         Ok(committed.manifest.version)

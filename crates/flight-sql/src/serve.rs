@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use pithead_entry::ServeOptions;
-use pithead_model::Fault;
+use pithead_entry::{ServeOptions, Shutdown};
+use pithead_model::{Fault, boxed};
 use pithead_wire::{ServeLimits, serve_calls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -29,11 +29,12 @@ const LIMITS: ServeLimits = ServeLimits {
 
 /// Serves Flight SQL until `shutdown` ends. Then nothing new is accepted, answers that are on their way end with an error, and other
 /// calls have five seconds to finish.
+#[boxed]
 pub async fn serve(
     flight: Arc<FlightSql>,
     listener: TcpListener,
     options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Shutdown,
 ) -> Result<(), Fault> {
     let (stop, stopped) = watch::channel(false);
     let service = FlightServiceServer::new(Service { flight, stopped })

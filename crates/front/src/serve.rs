@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use pithead_entry::{Connection, Doorman, Protocol, ServeOptions, ServerTls, accept};
+use pithead_entry::{Connection, Doorman, Protocol, ServeOptions, ServerTls, Shutdown, accept};
 use pithead_host::Host;
-use pithead_model::{Blame, Fault, PLANNING_STACK_BYTES};
+use pithead_model::{Blame, Fault, PLANNING_STACK_BYTES, boxed};
 use pithead_observe::{Health, Observed};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -79,12 +79,8 @@ impl Drop for Threads {
 
 /// Serves PostgreSQL's protocol until `shutdown` ends. Then no statement begins, and it returns when those that run have ended, or five
 /// seconds later.
-pub async fn serve(
-    front: Arc<Front>,
-    listener: TcpListener,
-    options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Fault> {
+#[boxed]
+pub async fn serve(front: Arc<Front>, listener: TcpListener, options: ServeOptions, shutdown: Shutdown) -> Result<(), Fault> {
     let entry = options.entry(PROTOCOL)?;
     let entrance = Arc::new(Entrance { tls: entry.tls, doorman: entry.doorman, work: Handle::current() });
     let lost = |error| Fault::new(Blame::Device, format!("cannot listen any more: {error}"));

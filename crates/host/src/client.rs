@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
 use pithead_functions::check_clock;
-use pithead_model::Fault;
+use pithead_model::{Fault, boxed};
 use pithead_pg_catalog::{Facts, Listed, Shown};
 
 use crate::session::{Session, logical_plan};
@@ -136,6 +136,7 @@ impl Session {
     }
 
     /// The types of a statement's placeholders `$1`, `$2` and so on, where the statement says them.
+    #[boxed]
     pub async fn placeholders(&self, sql: &str) -> Result<Vec<Option<DataType>>, Fault> {
         Box::pin(self.placeholders_of(sql)).await
     }

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pithead_entry::Right;
 use pithead_fleet::{AsOf, LogEntry, log};
-use pithead_model::{DatasetName, Fault, FaultKind, parse_period};
+use pithead_model::{DatasetName, Fault, FaultKind, boxed, parse_period};
 use pithead_remote::QueryProfile;
 
 use crate::as_of::{self, Moment};
@@ -206,6 +206,7 @@ impl Session {
     }
 
     /// A version by its number, or a time as text, in this session's time zone unless it says another one.
+    #[boxed]
     pub async fn as_of(&self, text: &str) -> Result<AsOf, Fault> {
         match text.trim().parse() {
             Ok(version) => Ok(AsOf::Version(version)),

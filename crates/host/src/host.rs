@@ -8,7 +8,7 @@ use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
 use pithead_load::{AlteredColumn, ExchangeSpec, LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
-use pithead_model::{Dataset, DatasetName, Fault};
+use pithead_model::{Dataset, DatasetName, Fault, boxed};
 use pithead_remote::RemoteContext;
 
 use crate::activity::Activity;
@@ -65,6 +65,7 @@ struct Inner {
 
 impl Host {
     /// Connects to the drives: see [`Fleet::connect`].
+    #[boxed]
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
         let fleet = Fleet::connect(doors, &options.domain, options.functions.announced()).await?;
         let summary_bytes = (options.memory / 16).min(SUMMARY_BYTES_MAX);
@@ -95,6 +96,7 @@ impl Host {
     }
 
     /// Loads files into a dataset: see [`Loader::load`].
+    #[boxed]
     pub async fn load(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {
         let loaded = self.inner.loader.load(spec, progress).await;
         self.metrics().loaded(&loaded);
@@ -102,6 +104,7 @@ impl Host {
     }
 
     /// Loads batches into a dataset: see [`Loader::load_batches`].
+    #[boxed]
     pub async fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
         let loaded = self.inner.loader.load_batches(spec, schema, rows).await;
         self.metrics().loaded(&loaded);

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, is_view};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
@@ -118,11 +118,13 @@ impl Session {
     }
 
     /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE, one that writes, COPY or DROP TABLE.
+    #[boxed]
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
         self.run_with(sql, &Parameters::default()).await
     }
 
     /// Runs one statement as [`Session::run`] does, with values for its placeholders. Only queries and EXPLAIN have any.
+    #[boxed]
     pub async fn run_with(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
         self.run_boxed(sql, parameters).await
     }
@@ -143,6 +145,7 @@ impl Session {
     }
 
     /// The plan of a query, as EXPLAIN shows it. With `analyze` the query runs, its rows are dropped, and each part says what it cost.
+    #[boxed]
     pub async fn explain(&self, sql: &str, analyze: bool) -> Result<Vec<PlanLine>, Fault> {
         self.explain_boxed(sql, analyze).await
     }
@@ -161,6 +164,7 @@ impl Session {
     }
 
     /// Reads and plans a statement, so that its columns are known and it can be run. Nothing is run yet.
+    #[boxed]
     pub async fn prepare(&self, sql: &str, parameters: &Parameters) -> Result<Statement, Fault> {
         self.prepare_boxed(sql, parameters).await
     }
@@ -592,6 +596,7 @@ impl Statement {
     }
 
     /// Runs it over the datasets as they are by now. It can be run again.
+    #[boxed]
     pub async fn run(&self, session: &Session) -> Result<Answer, Fault> {
         self.run_boxed(session).await
     }

@@ -24,7 +24,9 @@ use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart};
 use pithead_fleet::VersionedDataset;
 use pithead_functions::{EngineOptions, Registry, conjunction, fault_from_datafusion, session_state};
-use pithead_model::{Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
+use pithead_model::{
+    Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan, boxed,
+};
 use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 
 use crate::aside::aside_waiting;
@@ -111,6 +113,7 @@ impl SubPlans {
 
     /// Reads a sub-plan in Substrait over datasets that are divided among the drives. `done`: by drive, the slices of the
     /// driving dataset that are left out. [`Blame::User`] if it names what was not sent along.
+    #[boxed]
     pub async fn read(
         &self,
         bytes: &[u8],
@@ -191,6 +194,7 @@ impl ReadSubPlan {
     }
 
     /// Cuts it again, and runs it.
+    #[boxed]
     pub async fn run(self) -> Result<Merged, Fault> {
         let prepared = self.query.prepare(self.plan, Mode::Run).await?;
         let rows = self.query.execute(&prepared).await?;

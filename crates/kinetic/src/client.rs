@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pithead_entry::ClientTlsFiles;
-use pithead_model::Fault;
+use pithead_model::{Fault, boxed};
 use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
@@ -109,6 +109,7 @@ pub struct Client {
 
 impl Client {
     /// Connects, and waits for the greeting.
+    #[boxed]
     pub async fn connect(options: &ClientOptions) -> Result<Client, ClientError> {
         let late = |_| ClientError::Late(options.wait);
         tokio::time::timeout(options.wait, Client::begin(options.clone())).await.map_err(late)?
@@ -145,11 +146,13 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer.
+    #[boxed]
     pub async fn call(&mut self, kind: RequestKind, body: Body, value: Bytes) -> Result<Reply, ClientError> {
         self.call_with(Header { message_type: Some(kind as i32), ..Header::default() }, body, value).await
     }
 
     /// The same with more in the header; what identifies the connection and the request is filled in.
+    #[boxed]
     pub async fn call_with(&mut self, header: Header, body: Body, value: Bytes) -> Result<Reply, ClientError> {
         self.send(header, body, value).await?;
         self.receive().await
@@ -170,6 +173,7 @@ impl Client {
     }
 
     /// Sends an operation that a PIN allows.
+    #[boxed]
     pub async fn pin(&mut self, operation: i32, pin: &[u8]) -> Result<Reply, ClientError> {
         let header = Header { message_type: Some(RequestKind::PinOp as i32), ..Header::default() };
         let operation = PinOperation { pin_op_type: Some(operation) };

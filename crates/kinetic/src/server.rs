@@ -4,8 +4,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pithead_entry::{Connection, Gate, Peer, Protocol, ServeOptions, ServerTlsFiles, accept};
-use pithead_model::Fault;
+use pithead_entry::{Connection, Gate, Peer, Protocol, ServeOptions, ServerTlsFiles, Shutdown, accept};
+use pithead_model::{Fault, boxed};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,7 +30,8 @@ const ROOM_LOOK: Duration = Duration::from_millis(20);
 
 /// Serves the protocol until `shutdown` ends. Then it takes no more requests, and returns when those that run have ended, or five
 /// seconds later.
-pub async fn serve(service: Arc<Service>, listeners: Listeners, shutdown: impl Future<Output = ()>) -> Result<(), Fault> {
+#[boxed]
+pub async fn serve(service: Arc<Service>, listeners: Listeners, shutdown: Shutdown) -> Result<(), Fault> {
     // A service is served once.
     let _ = service.ports.set(listeners.ports());
     let gate = Gate::new(service.options.connections);

@@ -7,7 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use pithead_fleet::{Change, Committed};
 use pithead_model::lasting::{added, renamed};
-use pithead_model::{Dataset, DatasetName, Fault, Partition, Value, total};
+use pithead_model::{Dataset, DatasetName, Fault, Partition, Value, boxed, total};
 use pithead_slice::{Fit, normalise, one_row, value_at};
 
 use crate::Loader;
@@ -34,6 +34,7 @@ pub enum AlteredFrom {
 impl Loader {
     /// Gives a dataset that is still as `over` these columns, under which `shape` has the layout. False, and nothing was done: rows
     /// have to be written anew for that, or looked at.
+    #[boxed]
     pub async fn alter(
         &self,
         name: &DatasetName,

@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use pithead_functions::Registry;
-use pithead_model::Level;
+use pithead_model::{Level, boxed};
 
 use crate::cutter::{Cutter, Outcome, sub_plan_of, unaliased};
 use crate::order::{LINK_BYTES_PER_SECOND, ROWS_PER_SECOND};
@@ -79,6 +79,7 @@ impl<'a> Decomposer<'a> {
     }
 
     /// Cuts an optimised logical plan.
+    #[boxed]
     pub async fn cut(&mut self, plan: &LogicalPlan, options: &CutOptions) -> Result<Decomposition, PlanError> {
         for _attempt in 0..=plan_size(plan) {
             let (host, reasons, cost) = {
@@ -97,6 +98,7 @@ impl<'a> Decomposer<'a> {
     }
 
     /// All of an optimised logical plan as one sub-plan, whatever it costs; none where drives cannot run all of it.
+    #[boxed]
     pub async fn whole(&mut self, plan: &LogicalPlan, options: &CutOptions) -> Result<Option<SubPlan>, PlanError> {
         let outcome = Cutter::new(self.catalogue, self.state, options, &self.refused).visit(plan)?;
         let Outcome { estimate, piece: Some(piece), .. } = outcome else { return Ok(None) };

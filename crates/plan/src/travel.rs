@@ -28,7 +28,7 @@ use lru::LruCache;
 use memchr::memmem;
 use parking_lot::Mutex;
 use pithead_model::lasting::plain_columns;
-use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX};
+use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX, boxed};
 use prost::Message;
 
 use crate::canonical::Canonical;
@@ -110,6 +110,7 @@ pub fn references(plan: &[u8], dataset: &DatasetName) -> usize {
 
 /// Substrait bytes as a logical plan over the tables of `state`'s catalog. The bytes may be hostile: bounds are checked
 /// first, and a panic of the library becomes an error.
+#[boxed]
 pub async fn consume(bytes: &[u8], state: &SessionState) -> Result<LogicalPlan, PlanError> {
     consume_with(bytes, state, Tables::Catalog).await
 }

@@ -11,7 +11,7 @@ use pithead_door::{
     ApplicationRun, Connection, DeclaredSsdlet, Door, Hello, PortAt, PortInputs, ReadsAll, RunApplication, SsdletSpec,
     StoredModule, check_hello, check_module_name,
 };
-use pithead_model::{Blame, Fault, PROTOCOL_VERSION};
+use pithead_model::{Blame, Fault, PROTOCOL_VERSION, boxed};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::following::{follow, pass_on};
@@ -106,6 +106,7 @@ impl Application {
 
     /// Makes an SSDlet of a module that a drive keeps. `drive` is a place in the list of drives; `name` may be left out where the module
     /// has one SSDlet; arguments are texts, a file its name. Its ports are known from now on; arguments are read at the start.
+    #[boxed]
     pub async fn ssdlet(
         &self,
         drive: usize,
@@ -117,6 +118,7 @@ impl Application {
     }
 
     /// The same with arguments of types that have to be those of the SSDlet: `u32`, `string`, `file` and so on.
+    #[boxed]
     pub async fn typed_ssdlet(
         &self,
         drive: usize,
@@ -193,6 +195,7 @@ impl Application {
 
     /// Starts all SSDlets, or none: then nothing is left at any drive, and the application has ended. Fails if a port is not connected,
     /// which can be mended.
+    #[boxed]
     pub async fn start(&self) -> Result<(), Fault> {
         let parts = {
             let mut state = self.shared.building()?;
@@ -256,6 +259,7 @@ impl Application {
 
     /// Waits until all SSDlets have ended, and returns the processor time that they took; or the first failure, which names the drive,
     /// the module, the SSDlet and the cause.
+    #[boxed]
     pub async fn wait(&self) -> Result<Duration, Fault> {
         let ended = self.shared.until(|state| match (&state.failure, state.phase) {
             (Some(failure), _) => Some(Err(failure.clone())),

@@ -11,8 +11,8 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
 use pithead_door::{Door, OpenRequest, ReadsNothing, check_protocol};
-use pithead_entry::{Identity, Peer, ServeOptions};
-use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX};
+use pithead_entry::{Identity, Peer, ServeOptions, Shutdown};
+use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, boxed};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -53,12 +53,13 @@ const LIMITS: ServeLimits = ServeLimits {
 ///
 /// Answers wait for `pace`, message by message. Fails where `options` forbid it, and where their files cannot
 /// be read.
+#[boxed]
 pub async fn serve(
     door: Arc<dyn Door>,
     pace: Arc<dyn Pace>,
     listener: TcpListener,
     options: &ServeOptions,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Shutdown,
 ) -> Result<(), Fault> {
     let address = listener.local_addr().map_err(|error| WireError::Serve(error.to_string()))?;
     options.check(address.ip())?;

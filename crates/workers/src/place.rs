@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue};
 use pithead_entry::ConnectOptions;
 use pithead_functions::{Registry, bare, fault_from_datafusion};
 use pithead_host::{Elsewhere, Placed};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_remote::RemoteScanExec;
 use url::Url;
 
@@ -60,6 +60,7 @@ impl fmt::Debug for Workers {
 impl Workers {
     /// The workers at these addresses, reached as drives are. Refuses one that does not let this host in, or is of another release. One
     /// that does not answer may come later: until then queries run at the host alone.
+    #[boxed]
     pub async fn connect(
         addresses: &[String],
         options: &ConnectOptions,

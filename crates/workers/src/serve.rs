@@ -11,10 +11,10 @@ use datafusion_distributed::{
 };
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, HeaderValue};
-use pithead_entry::{Identity, Right, ServeOptions, bearer, not_known};
+use pithead_entry::{Identity, Right, ServeOptions, Shutdown, bearer, not_known};
 use pithead_functions::{EngineOptions, session_state};
 use pithead_host::Host;
-use pithead_model::{Blame, Fault, PAGE_ROWS};
+use pithead_model::{Blame, Fault, PAGE_ROWS, boxed};
 use pithead_wire::{Reception, ServeLimits, serve_calls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -53,12 +53,13 @@ const LIMITS: ServeLimits = ServeLimits {
 /// Serves tasks until `shutdown` ends, over the drives of `host`. `links` reach the other workers.
 ///
 /// A caller has to be one that may read every domain, since tasks read with this worker's own credentials.
+#[boxed]
 pub async fn serve(
     host: Host,
     links: Links,
     listener: TcpListener,
     options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Shutdown,
 ) -> Result<(), Fault> {
     let (stop, _stopped) = watch::channel(false);
     let runtime = host.runtime();

@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target, connect};
 use pithead_host::Session;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 
 use super::runner::{Ran, Ready, Reply, Request, RunRequest};
 use crate::answers::write_answer;
@@ -26,6 +26,7 @@ pub struct NearDataHostOptions {
 }
 
 /// Takes requests from stdin, a line of JSON each, until it ends.
+#[boxed(?Send)]
 pub async fn near_data_host(options: &NearDataHostOptions) -> Result<(), Fault> {
     // The namespaces are reached from nowhere else.
     let link = ConnectOptions { insecure: true, ..ConnectOptions::default() };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use pithead_embed::{EmbedOptions, Target, connect};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 
 use super::expected;
 use super::report::ClientReport;
@@ -44,6 +44,7 @@ pub(super) struct Answers {
 }
 
 /// Runs the clients, then writes a line of JSON for each to stdout.
+#[boxed(?Send)]
 pub async fn soak_clients(options: &SoakClientsOptions) -> Result<(), Fault> {
     let answers = Arc::new(read_answers(options)?);
     let board: Board = Arc::new((0..options.clients).map(|_| Mutex::default()).collect());

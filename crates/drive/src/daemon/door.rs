@@ -9,7 +9,7 @@ use pithead_door::{
     FunctionAsk, FunctionModule, Hello, HistoryAsk, LinkGauge, LoadModule, LoadRequest, ManifestReceipt, MarkRun, Marked,
     MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
-use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey, boxed};
 use pithead_plan::take_annotation;
 
 use crate::daemon::Drive;
@@ -201,6 +201,7 @@ impl Door for Drive {
 
 impl Drive {
     /// Runs SSDlets of one module that the drive does not keep, for another protocol: see [`Door::run_application`].
+    #[boxed]
     pub async fn run_module(
         &self,
         module: Bytes,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pithead_cse::{SessionLimits, Shutdown};
 use pithead_device::{Instant, machine_cores};
 use pithead_exec::Summaries;
-use pithead_model::{Blame, Cores, DriveId, Fault};
+use pithead_model::{Blame, Cores, DriveId, Fault, boxed};
 use pithead_sched::{Pool, PoolOptions};
 use pithead_store::{DiskStore, Store, StoreOptions};
 
@@ -137,6 +137,7 @@ impl Drive {
     }
 
     /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them and flushes the store.
+    #[boxed]
     pub async fn stop(&self, grace: Duration) {
         self.sessions().shutdown().begin();
         let clock = self.resources.device.clock();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
-use pithead_model::{Blame, Bytes, Fault, SLICE_BYTES_MAX};
+use pithead_model::{Blame, Bytes, Fault, SLICE_BYTES_MAX, boxed};
 use pithead_observe::{Health, Observed};
 
 use crate::daemon::Drive;
@@ -31,6 +31,7 @@ impl Writing {
 
 impl Drive {
     /// Whether it can serve: it is not stopping, its store answers, the last change was stored, and there is room for a slice.
+    #[boxed]
     pub async fn health(&self) -> Health {
         let free_bytes = self.store_use().await.map(|used| used.free_bytes);
         let (status, reason) = match free_bytes {

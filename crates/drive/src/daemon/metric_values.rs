@@ -1,5 +1,6 @@
 //! What a drive tells a collector of metrics.
 
+use pithead_model::boxed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::metrics::{BackgroundSample, Sample};
 
 impl Drive {
     /// All metrics as OpenMetrics text. Figures of the store are those of the last time that it answered.
+    #[boxed]
     pub async fn metrics_text(&self) -> String {
         let workers = &self.resources.workers;
         let now = self.resources.device.clock().now();

@@ -11,7 +11,9 @@ use futures::StreamExt;
 use pithead_door::{Door, Event, OpenRequest, PlanBytes, SessionOptions, SlicePart, batch_bytes};
 use pithead_exec::output_schema;
 use pithead_model::lasting::plain_columns;
-use pithead_model::{Adapt, Blame, DatasetName, Fault, FaultKind, Level, LoadId, PAGE_ROWS, Partition, Reply, SessionId};
+use pithead_model::{
+    Adapt, Blame, DatasetName, Fault, FaultKind, Level, LoadId, PAGE_ROWS, Partition, Reply, SessionId, boxed,
+};
 
 use super::Drive;
 use crate::programs::{plain, plain_schema};
@@ -51,6 +53,7 @@ impl Drive {
     /// the domain's manifest says.
     ///
     /// [`Blame::Limit`]: the drive is busy, it took too long, or its rows are too many.
+    #[boxed]
     pub async fn run_plan(&self, request: PlanRequest) -> Result<PlanRows, Fault> {
         let name = &request.dataset;
         let missing = || {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use pithead_device::Device;
 use pithead_door::Door;
-use pithead_entry::ServeOptions;
-use pithead_model::{Blame, Fault};
+use pithead_entry::{ServeOptions, Shutdown};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_wire::Pace;
 use tokio::net::TcpListener;
 
@@ -18,6 +18,7 @@ use crate::daemon::Drive;
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Takes an address, `host:port`; port 0 takes a free one. [`address`] says which it is.
+#[boxed]
 pub async fn bind(listen: &str) -> Result<TcpListener, Fault> {
     TcpListener::bind(listen).await.map_err(|error| {
         Fault::new(Blame::User, format!("cannot listen at {listen}: {error}"))
@@ -32,19 +33,15 @@ pub fn address(listener: &TcpListener) -> Result<SocketAddr, Fault> {
 
 /// Serves a drive at a listener until `shutdown` ends, as `options` say. Then it refuses new sessions, gives running ones five
 /// seconds, and returns when all have ended.
-pub async fn serve(
-    drive: Arc<Drive>,
-    listener: TcpListener,
-    options: ServeOptions,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Fault> {
+#[boxed]
+pub async fn serve(drive: Arc<Drive>, listener: TcpListener, options: ServeOptions, shutdown: Shutdown) -> Result<(), Fault> {
     tracing::info!(drive = %drive.id(), address = %address(&listener)?, "serving");
     let pace = Arc::new(LinkPace(Arc::clone(&drive.resources.device)));
     let stopping = Arc::clone(&drive);
-    let stop = async move {
+    let stop = Box::pin(async move {
         shutdown.await;
         stopping.stop(STOP_GRACE).await;
-    };
+    });
     pithead_wire::serve(Arc::clone(&drive) as Arc<dyn Door>, pace, listener, &options, stop).await
 }
 

@@ -7,9 +7,14 @@ async fn the_same_over_flight() {
     let listener = crate::bind("127.0.0.1:0").await.unwrap();
     let address = crate::address(&listener).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(crate::daemon::serve(Arc::clone(&drive), listener, Default::default(), async {
-        let _ = stopped.await;
-    }));
+    let serving = tokio::spawn(crate::daemon::serve(
+        Arc::clone(&drive),
+        listener,
+        Default::default(),
+        Box::pin(async {
+            let _ = stopped.await;
+        }),
+    ));
     let door = FlightDoor::connect(&address.to_string()).unwrap();
     let made = door.load(load_request(1), batches(vec![Ok(batch(0..20)), Ok(batch(20..35))])).await.unwrap().run;
     assert_eq!((made.slices, made.rows), (4, 35));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pithead_door::{Discard, Loads};
-use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Loaded, Manifest, Run, SliceKey};
+use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Loaded, Manifest, Run, SliceKey, boxed};
 
 use super::{Lacking, lacking, may_have};
 use crate::Fleet;
@@ -51,6 +51,7 @@ struct CopiedRun {
 
 impl Fleet {
     /// Copies the runs that a domain does not have to where the dataset lies, and names them in one change: all of it, or nothing.
+    #[boxed]
     pub async fn take_up(&self, spec: &TakeUp, tell: TellMove) -> Result<TakeUpOutcome, Fault> {
         if spec.into.domain != spec.name.domain {
             let what = format!("{} and {} are not in one domain", spec.name, spec.into);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pithead_door::Door;
-use pithead_model::{DriveId, Fault, Manifest};
+use pithead_model::{DriveId, Fault, Manifest, boxed};
 
 use super::balance::{for_newcomer, loads, target};
 use super::home::hand_over;
@@ -19,6 +19,7 @@ const PASSES_MAX: usize = 4;
 impl Fleet {
     /// Adds a drive to all domains, and moves partitions to it until bytes are balanced as well as whole partitions allow. A
     /// drive that belongs to them already only gets its share.
+    #[boxed]
     pub async fn add_drive(&self, door: Arc<dyn Door>, tell: TellMove) -> Result<MoveReport, Fault> {
         let newcomer = self.connections().join(door).await?;
         let drive = newcomer.id();
@@ -54,6 +55,7 @@ impl Fleet {
 
     /// Moves everything off a drive, homes too. It stays in its domains, and new datasets may still be placed there, until
     /// it is removed.
+    #[boxed]
     pub async fn drain(&self, drive: DriveId, tell: TellMove) -> Result<MoveReport, Fault> {
         let drives = self.refreshed().await;
         let mut report = MoveReport::default();
@@ -75,6 +77,7 @@ impl Fleet {
     }
 
     /// Takes a drive out of all domains. The drive must hold nothing of them (see [`Fleet::drain`]), and need not be reached.
+    #[boxed]
     pub async fn remove(&self, drive: DriveId) -> Result<(), Fault> {
         let drives = self.refreshed().await;
         let mut found = false;

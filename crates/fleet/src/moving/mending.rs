@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use pithead_door::BackgroundOrder;
-use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey};
+use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey, boxed};
 
 use super::lost::without_copy;
 use super::verify::check_run;
@@ -66,6 +66,7 @@ impl Mending {
 
 impl Fleet {
     /// Mends what is there to mend, and tells what it did.
+    #[boxed]
     pub async fn mend(&self, mending: &mut Mending) -> Result<RepairReport, Fault> {
         let drives = self.refreshed().await;
         let tell: TellMove = Arc::new(|_| {});

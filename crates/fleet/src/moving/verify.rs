@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey};
+use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey, boxed};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::balance::{loads, target};
@@ -21,6 +21,7 @@ impl Fleet {
     /// missing or damaged and whole elsewhere, and makes copies that a dataset lacks. With one: makes what it held anew from
     /// the other copies, makes another drive home where it was, and takes it out of its domains. The report names the rows that
     /// no copy has.
+    #[boxed]
     pub async fn repair(&self, spec: &RepairSpec, tell: TellMove) -> Result<RepairReport, Fault> {
         match spec.lost {
             Some(lost) => self.repair_lost(lost, spec.drop_lost, tell).await,

@@ -65,9 +65,9 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = Arc::clone(&service);
         let served = tokio::spawn(async move {
-            let stopped = async {
+            let stopped = Box::pin(async {
                 let _ = stopped.await;
-            };
+            });
             serve(serving, listeners, stopped).await.unwrap();
         });
         Server { plain: addresses.0, tls: addresses.1, service, stop: Some(stop), served, _folder: folder }

@@ -33,7 +33,9 @@ async fn a_door_finds_its_drive_again() {
     assert_eq!(first.client.status().await.unwrap_err().blame, Blame::Device);
     let listener = TcpListener::bind(&first.address).await.unwrap();
     let pace = std::sync::Arc::new(Counted::default());
-    tokio::spawn(async move { serve(first.door, pace, listener, &ServeOptions::default(), std::future::pending()).await });
+    tokio::spawn(
+        async move { serve(first.door, pace, listener, &ServeOptions::default(), Box::pin(std::future::pending())).await },
+    );
     assert!(first.client.status().await.is_ok());
 }
 

@@ -314,9 +314,9 @@ pub async fn served_with(door: MemoryDoor, options: ServeOptions, connect: &Conn
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = oneshot::channel();
-    let shutdown = async {
+    let shutdown = Box::pin(async {
         let _ = stopped.await;
-    };
+    });
     let (served, pace) = (Arc::clone(&door) as Arc<dyn Door>, Arc::clone(&sent) as Arc<dyn Pace>);
     let serving = tokio::spawn(async move { serve(served, pace, listener, &options, shutdown).await });
     let client = FlightDoor::connect_with(&address, connect).unwrap();

@@ -355,6 +355,6 @@ async fn the_server_itself_refuses_to_serve_beyond_loopback() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
     let door = std::sync::Arc::new(MemoryDoor::default());
     let pace = std::sync::Arc::new(Counted::default());
-    let fault = serve(door, pace, listener, &ServeOptions::default(), std::future::pending()).await.unwrap_err();
+    let fault = serve(door, pace, listener, &ServeOptions::default(), Box::pin(std::future::pending())).await.unwrap_err();
     assert!(fault.blame == Blame::User && fault.to_string().contains("--insecure"), "{fault}");
 }
