@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use pithead_embed::Engine;
+use pithead_model::{Blame, Fault};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
@@ -26,7 +27,7 @@ const PROMPT_WIDTH_MAX: usize = 120;
 const EXAMPLES: &str = "\
 Examples:
   pithead sql                                     # a prompt; \\? there lists its commands
-  pithead sql -c 'SELECT count(*) FROM trips'
+  pithead sql 'SELECT count(*) FROM trips'
   pithead sql -c 'EXPLAIN ANALYZE SELECT city, sum(fare) FROM trips GROUP BY city'
   pithead sql -f report.sql -o report.parquet
   echo 'SELECT * FROM trips' | pithead sql --format csv > trips.csv
@@ -36,7 +37,7 @@ Examples:
 
 /// Ask in SQL: one-off statements, files of them, or a prompt.
 ///
-/// Rows go to stdout, counts and times to stderr. Without -c and -f, statements are read at a prompt if stdin is a
+/// Rows go to stdout, counts and times to stderr. Where none are given, statements are read at a prompt if stdin is a
 /// terminal, else from stdin. The first statement that fails ends the run. Ctrl-C cancels at the drives.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,7 +45,10 @@ pub(crate) struct SqlArgs {
     /// Statements to run, separated by `;` (repeatable)
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     commands: Vec<String>,
-    /// File of statements to run, after all -c; - is stdin (repeatable)
+    /// Statements to run, after all -c
+    #[arg(value_name = "SQL")]
+    statements: Vec<String>,
+    /// File of statements to run, after those; - is stdin (repeatable)
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// How rows are written [default: by the ending of -o, else table]
@@ -187,13 +191,17 @@ async fn run_texts(runner: &mut Runner, texts: &[String]) -> Result<(), CliError
 }
 
 fn source(args: &SqlArgs) -> Result<Source, CliError> {
-    if args.commands.is_empty() && args.files.is_empty() {
+    if args.commands.is_empty() && args.statements.is_empty() && args.files.is_empty() {
         return match std::io::stdin().is_terminal() {
             true => Ok(Source::Prompt),
             false => Ok(Source::Piped),
         };
     }
-    let mut texts = args.commands.clone();
+    if let Some(file) = args.statements.iter().map(Path::new).find(|text| text.is_file()) {
+        let hint = format!("-f {} runs the statements in it", file.display());
+        return Err(Fault::new(Blame::User, format!("{} is a file, not a statement", file.display())).hint(hint).into());
+    }
+    let mut texts = [args.commands.as_slice(), &args.statements].concat();
     for file in &args.files {
         texts.push(read(file)?);
     }
@@ -232,5 +240,29 @@ mod tests {
         assert_eq!(setting, Setting { name: "pithead.pushdown".into(), value: "off".into() });
         assert!("pithead.pushdown".parse::<Setting>().is_err());
         assert!("a; DROP TABLE t --=1".parse::<Setting>().is_err());
+    }
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        sql: SqlArgs,
+    }
+
+    fn texts(words: &[&str]) -> Result<Vec<String>, CliError> {
+        let line = <Line as clap::Parser>::parse_from([&["sql"], words].concat());
+        match source(&line.sql)? {
+            Source::Texts(texts) => Ok(texts),
+            Source::Prompt | Source::Piped => Ok(vec![]),
+        }
+    }
+
+    #[test]
+    fn statements_need_no_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("q.sql");
+        std::fs::write(&file, "SELECT 3").unwrap();
+        let file = file.display().to_string();
+        assert_eq!(texts(&["SELECT 2", "-c", "SELECT 1", "-f", &file]).unwrap(), ["SELECT 1", "SELECT 2", "SELECT 3"]);
+        assert!(texts(&[&file]).unwrap_err().to_string().contains("is a file"), "not SQL");
+        assert!(texts(&[]).unwrap().is_empty());
     }
 }

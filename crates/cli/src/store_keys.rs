@@ -23,6 +23,9 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some(run) = key.strip_prefix("claim/") {
         return Some(format!("up to which manifest a run is claimed: {}", slice_words(run)?));
     }
+    if let Some((slice, column)) = key.strip_prefix("filter/").and_then(|rest| rest.rsplit_once('/')) {
+        return Some(format!("which values column {column} has: {}", slice_words(slice)?));
+    }
     if let Some(run) = key.strip_prefix("retired/") {
         return Some(format!("since when only older versions name a run: {}", slice_words(run)?));
     }
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(words(&run.slice(4).to_string()), format!("slice 4 of partition 3 of lab.t, load {}", LoadId(2)));
         assert!(words(&run.to_string()).starts_with("metadata slice of partition 3 of lab.t"));
         assert_eq!(words("manifest/lab"), "manifest of domain lab");
+        assert!(words(&format!("filter/{}/5", run.slice(4))).starts_with("which values column 5 has: slice 4 of partition 3"));
         assert!(words(&format!("condemned/{run}")).starts_with("note that a run is to go: metadata slice"));
         for other in ["", "slice/", "slice/a/b/c/1.2", "slice/a/b@1/c/x.2", "slice/a/b@1/c/1.2/d", "user"] {
             assert_eq!(key_words(other), None, "{other}");

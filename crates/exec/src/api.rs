@@ -11,7 +11,7 @@ use pithead_device::Device;
 use pithead_door::{OpenRequest, PlanBytes};
 use pithead_functions::Registry;
 use pithead_model::{DatasetName, Fault, Level, PageSample, PageSet, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
-use pithead_slice::{Fit, SliceParts, SliceReader, fitted};
+use pithead_slice::{Fit, Predicate, SliceParts, SliceReader, fitted};
 
 /// One slice of a part.
 #[derive(Clone, Debug)]
@@ -93,6 +93,15 @@ pub trait SliceSource: Send + Sync + Debug {
     async fn parts(&self, reader: &Arc<dyn SliceReader>, columns: &[usize], pages: &PageSet) -> Result<SliceParts, Fault> {
         Ok(reader.parts(columns, pages)?)
     }
+
+    /// Whether a slice may have a row that satisfies all of these predicates, where more is known of it than its entry says. Their
+    /// columns are those of its part. `false` is certain. Must not block.
+    async fn may_match(&self, _slice: &SliceRef, _predicates: &[Predicate]) -> bool {
+        true
+    }
+
+    /// A slice of a part with these columns was read for rows that satisfy these predicates, and has none.
+    fn read_in_vain(&self, _slice: &SliceRef, _part: &SchemaRef, _predicates: &[Predicate]) {}
 
     /// What reads have to pass.
     fn device(&self) -> &dyn Device;

@@ -49,7 +49,10 @@ impl Bound {
         let (part, filtered) = self.driving().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
         let reader = slice.fitted(part.source.open(slice).await?);
         let predicates = predicates(&filtered.conditions);
-        let bounded = reader.may_match(if part.zone_maps { &predicates } else { &[] })?;
+        let mut bounded = reader.may_match(if part.zone_maps { &predicates } else { &[] })?;
+        if part.zone_maps && !part.source.may_match(slice, &predicates).await {
+            bounded = PageSet::none(bounded.pages());
+        }
         let columns = filtered.columns(&part.schema);
         let mut found =
             PageSearch { pages: bounded.clone(), searched: 0, stats: Arc::default(), zone_maps: part.zone_maps, predicates };

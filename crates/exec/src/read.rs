@@ -66,6 +66,8 @@ pub(crate) struct Reading {
     trial: Trial,
     /// Which conditions the encoding applies itself, as far as its answers have shown.
     trusted: Vec<bool>,
+    /// Conditions that want a column to equal something: more than bounds may be known of these.
+    equalities: Vec<Predicate>,
     open: Option<OpenSlice>,
     /// Puts small batches together; none where rows are not filtered.
     coalescer: Option<BatchCoalescer>,
@@ -84,6 +86,8 @@ struct OpenSlice {
     rest: Option<Arc<dyn PhysicalExpr>>,
     /// The same of moving filters.
     moving: Option<Arc<dyn PhysicalExpr>>,
+    /// Whether a row was found.
+    found: bool,
 }
 
 /// Where a predicate comes from.
@@ -114,12 +118,14 @@ impl Reading {
         keys: Vec<(usize, Arc<BuildKeys>)>,
     ) -> Self {
         let trusted = plan.conditions.iter().map(Conjunct::is_exact).collect();
+        let equalities = equalities(&plan.conditions);
         let own = match plan.feed {
             Feed::All => (0..plan.part.slices.len()).collect(),
             Feed::Round => VecDeque::new(),
         };
         let moving = moving.into_iter().map(Moving::new).collect();
-        Self { plan, round, own, moving, keys, trial: Trial::default(), trusted, open: None, coalescer: None, turn: None }
+        let (trial, open, coalescer, turn) = (Trial::default(), None, None, None);
+        Self { plan, round, own, moving, keys, trial, trusted, equalities, open, coalescer, turn }
     }
 
     /// The rows.
@@ -194,9 +200,21 @@ impl Reading {
             Some(Ok(batch)) => self.filter(batch).map(Some),
             Some(Err(error)) => Err(external(Fault::from(error).at(&open.slice.key))),
             None => {
-                self.open = None;
+                if let Some(open) = self.open.take() {
+                    self.learn(&open);
+                }
                 Ok(None)
             }
+        }
+    }
+
+    /// Tells where the slice came from if its rows were read for an equality that none satisfies. What moving filters take away
+    /// says nothing of that.
+    fn learn(&self, open: &OpenSlice) {
+        let part = &self.plan.part;
+        let is_judged = self.moving.is_empty() && self.keys.is_empty() && !part.prune_only && part.sample.is_none();
+        if !open.found && is_judged && part.zone_maps && open.slice.filtered.is_none() && !self.equalities.is_empty() {
+            part.source.read_in_vain(&open.slice, &part.schema, &self.equalities);
         }
     }
 
@@ -206,6 +224,7 @@ impl Reading {
             Some(rest) => keep(&batch, rest)?,
             None => batch,
         };
+        open.found |= batch.num_rows() > 0;
         let mut changed = false;
         for moving in &mut self.moving {
             changed |= moving.refresh(&self.plan.part.schema, &self.plan.part.facts)?;
@@ -232,7 +251,9 @@ impl Reading {
             let cost = cost_of(&self.round, self.plan.feed);
             // Rows that were filtered before may come from several slices; what is known of one says nothing of them.
             let bounded = self.plan.part.zone_maps && slice.filtered.is_none();
-            if bounded && !slice_may_match(conditions, &slice.entry) {
+            let may_match = !bounded
+                || slice_may_match(conditions, &slice.entry) && may_equal(&self.plan.part, &slice, &self.equalities).await;
+            if !may_match {
                 cost.skip_slice();
                 skips += 1;
                 if skips % SKIPS_MAX == 0 {
@@ -292,7 +313,7 @@ impl Reading {
         let stream = stream::iter(batches.into_iter().map(Ok)).boxed();
         let rest = expression(self.plan.conditions.iter().skip(self.plan.logical), &columns, false)?;
         let moving = expression(self.moving.iter().flat_map(Moving::now), &columns, true)?;
-        Ok(OpenSlice { slice, stream, stats: Arc::default(), columns, rest, moving })
+        Ok(OpenSlice { slice, stream, stats: Arc::default(), columns, rest, moving, found: false })
     }
 
     /// Starts to read a slice. Which conditions it applies itself shows in its answer, and with that which columns are
@@ -333,7 +354,7 @@ impl Reading {
                 let moving =
                     moving.filter(|(index, _)| !applied.contains(&Origin::Moving(*index))).map(|(_, condition)| condition);
                 let moving = expression(moving, &columns, true)?;
-                return Ok(OpenSlice { slice, stream: scan.stream, stats, columns, rest, moving });
+                return Ok(OpenSlice { slice, stream: scan.stream, stats, columns, rest, moving, found: false });
             }
             broken.into_iter().for_each(|condition| self.trusted[condition] = false);
         }
@@ -383,6 +404,22 @@ fn measured(
         }
         polled
     })
+}
+
+/// The predicates that want a column to equal something.
+fn equalities(conditions: &[Conjunct]) -> Vec<Predicate> {
+    let predicates = conditions.iter().filter_map(|condition| Some(&condition.converted.as_ref()?.predicate));
+    let equates = |predicate: &&Predicate| {
+        let mut columns = Vec::new();
+        predicate.equated(&mut columns);
+        !columns.is_empty()
+    };
+    predicates.filter(equates).cloned().collect()
+}
+
+/// Whether a row of a slice may satisfy the equalities, by what is known of its values.
+async fn may_equal(part: &TablePart, slice: &SliceRef, equalities: &[Predicate]) -> bool {
+    equalities.is_empty() || slice.came.is_some() || part.source.may_match(slice, equalities).await
 }
 
 fn cost_of(round: &Round, feed: Feed) -> &Cost {

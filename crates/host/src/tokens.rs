@@ -11,7 +11,7 @@ use pithead_model::{Blame, Fault};
 pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| fault_from_datafusion(ParserError::from(error).into()))?;
-    Ok(with_trimmed_spaces(with_joined_texts(with_whole_numbers(sql, tokens))))
+    Ok(with_bare_intervals(with_trimmed_spaces(with_joined_texts(with_whole_numbers(sql, tokens)))))
 }
 
 /// The tokens with texts as one that stand on lines one after the other, as SQL has it.
@@ -54,6 +54,45 @@ fn with_trimmed_spaces(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let span = tokens[place].span;
         let gap = token_at(Token::Whitespace(Whitespace::Space), span);
         tokens.splice(place..place, [token_at(Token::SingleQuotedString(" ".to_owned()), span), gap]);
+    }
+    tokens
+}
+
+/// Units of intervals.
+const UNITS: [&str; 18] = [
+    "YEAR",
+    "YEARS",
+    "QUARTER",
+    "QUARTERS",
+    "MONTH",
+    "MONTHS",
+    "WEEK",
+    "WEEKS",
+    "DAY",
+    "DAYS",
+    "HOUR",
+    "HOURS",
+    "MINUTE",
+    "MINUTES",
+    "SECOND",
+    "SECONDS",
+    "MILLISECOND",
+    "MILLISECONDS",
+];
+
+/// The tokens with `INTERVAL (3) DAY` as `INTERVAL 3 DAY`: the parser takes the 3 for a precision, and forgets it.
+fn with_bare_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let is_bare = |five: &&[usize]| {
+        is_word(&tokens[five[0]], "INTERVAL")
+            && tokens[five[1]].token == Token::LParen
+            && matches!(tokens[five[2]].token, Token::Number(..))
+            && tokens[five[3]].token == Token::RParen
+            && UNITS.iter().any(|unit| is_word(&tokens[five[4]], unit))
+    };
+    let parentheses: Vec<usize> = words.windows(5).filter(is_bare).flat_map(|five| [five[1], five[3]]).collect();
+    for place in parentheses {
+        tokens[place].token = Token::Whitespace(Whitespace::Space);
     }
     tokens
 }
@@ -155,6 +194,16 @@ mod tests {
                 "SELECT trim(TRAILING FROM a), trim(LEADING 'x' FROM b)",
                 "SELECT trim ( TRAILING ' ' FROM a ) , trim ( LEADING 'x' FROM b )",
             ),
+        ] {
+            assert_eq!(written(&tokens(sql).unwrap()), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn intervals_of_numbers_need_no_parentheses() {
+        for (sql, expected) in [
+            ("SELECT INTERVAL (3) DAY, INTERVAL(2)months", "SELECT INTERVAL 3 DAY , INTERVAL 2 months"),
+            ("SELECT INTERVAL(3) '1 day', INTERVAL (n) DAY", "SELECT INTERVAL ( 3 ) '1 day' , INTERVAL ( n ) DAY"),
         ] {
             assert_eq!(written(&tokens(sql).unwrap()), expected, "{sql}");
         }

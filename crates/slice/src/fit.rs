@@ -63,6 +63,14 @@ impl Fit {
         &self.wanted
     }
 
+    /// Where a column that is wanted is stored, its values the same; none: it was not there.
+    pub fn place(&self, column: usize) -> Option<usize> {
+        match self.columns.get(column)? {
+            Origin::Stored(place) | Origin::Widened(place) => Some(*place),
+            Origin::Filled(_) => None,
+        }
+    }
+
     pub(crate) fn origin(&self, column: usize) -> Option<&Origin> {
         self.columns.get(column)
     }

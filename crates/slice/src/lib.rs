@@ -13,6 +13,7 @@ mod attached;
 mod bounds;
 mod describe;
 mod encodings;
+mod filter;
 mod fit;
 mod fitted;
 mod guard;
@@ -48,6 +49,7 @@ pub use describe::{SliceFacts, describe};
 pub use encodings::{
     EncodedSlice, encode_slice, encoding, encoding_by_id, encoding_names, open_parts, open_slice, open_verified,
 };
+pub use filter::ValueFilter;
 pub use fit::Fit;
 pub use fitted::fitted;
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};

@@ -7,6 +7,7 @@ mod dedup;
 mod governor;
 mod scrub;
 mod service_records;
+mod statistics;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +18,16 @@ use pithead_door::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus}
 use pithead_model::{Blame, DriveId, Fault};
 use pithead_policy::background::BackgroundPolicy;
 use pithead_sched::{Activity, CoreState, Pool, Service, ServiceState, Services};
-use pithead_store::{Store, show_key};
+use pithead_store::show_key;
 
 use crate::resources::Workers;
+use crate::storage::Storage;
 use compaction::Compaction;
 use dedup::{DedupService, DedupTold};
 use governor::PolicyGovernor;
 use scrub::{DamagedValues, ScrubService};
 use service_records::{ServiceOrders, ServiceRecords, Wish};
+use statistics::StatisticsService;
 
 /// Reads every stored value.
 pub(crate) const SCRUB: &str = "scrub";
@@ -32,8 +35,10 @@ pub(crate) const SCRUB: &str = "scrub";
 pub(crate) const COMPACTION: &str = "compaction";
 /// Lets values share the bytes that they have in common.
 pub(crate) const DEDUP: &str = "dedup";
+/// Makes filters of columns that were read in vain.
+pub(crate) const STATISTICS: &str = "statistics";
 /// All services of a drive.
-pub(crate) const SERVICES: [&str; 3] = [SCRUB, COMPACTION, DEDUP];
+pub(crate) const SERVICES: [&str; 4] = [SCRUB, COMPACTION, DEDUP, STATISTICS];
 
 /// How often cores are measured, and their grants decided anew.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -74,10 +79,11 @@ impl Background {
     pub(crate) fn new(
         services: Arc<Services>,
         drive: DriveId,
-        store: &Arc<dyn Store>,
+        storage: &Storage,
         workers: Workers,
         scrub_period: Option<Duration>,
     ) -> Background {
+        let store = &storage.store;
         let kept = ServiceRecords::new(Arc::clone(store));
         let (found, hurries) = (Arc::<Mutex<DamagedValues>>::default(), Arc::<AtomicBool>::default());
         let scrub = ScrubService::new(
@@ -96,6 +102,8 @@ impl Background {
         background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
         background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
         background.add(DEDUP, Box::new(deduplicates), false);
+        let (filters, leases) = (Arc::clone(storage.slices.filters()), Arc::clone(&storage.leases));
+        background.add(STATISTICS, Box::new(StatisticsService::new(Arc::clone(store), filters, leases)), true);
         background
     }
 

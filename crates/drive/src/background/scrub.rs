@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use pithead_sched::{Progress, Service, Stepped};
-use pithead_store::{Key, Scrub, Store};
+use pithead_store::{Durability, Key, Scrub, Store, Write};
 use serde::{Deserialize, Serialize};
+
+use crate::storage::FILTER_PREFIX;
 
 /// Bytes of a step.
 const STEP_BYTES: u64 = 64 << 10;
@@ -166,9 +168,23 @@ impl ScrubService {
         self.hurries.store(false, Ordering::Relaxed);
         let mut found = self.found.lock();
         found.end_round();
+        self.drop_filters(&found);
         match found.count() {
             0 => tracing::info!(bytes = self.total_bytes, "all stored values were read, and none is damaged"),
             damaged => tracing::error!(damaged, "all stored values were read; `pithead repair` mends those that have a copy"),
+        }
+    }
+}
+
+impl ScrubService {
+    /// Damaged filters need no copy: without them more is read, and they are made again. The next round knows them no more.
+    fn drop_filters(&self, found: &DamagedValues) {
+        let damaged = found.keys().filter(|key| key.starts_with(FILTER_PREFIX.as_bytes())).cloned();
+        let writes: Vec<Write> = damaged.map(Write::delete).collect();
+        if !writes.is_empty()
+            && let Err(error) = self.store.write(writes, Durability::Back)
+        {
+            tracing::warn!(%error, "damaged filters of columns were not deleted");
         }
     }
 }
@@ -263,7 +279,7 @@ pub(super) fn from_hex(text: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
-    use pithead_store::{Durability, MemoryStore, Write};
+    use pithead_store::MemoryStore;
 
     use super::*;
 

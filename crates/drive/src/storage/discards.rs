@@ -10,7 +10,7 @@ use pithead_store::{Durability, Key, Store, Write, each_entry};
 use crate::storage::Storage;
 use crate::storage::claims::{claimed, names};
 use crate::storage::keys::{
-    CONDEMNED_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key, retired_key,
+    CONDEMNED_PREFIX, FILTER_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key, retired_key,
 };
 
 /// Runs that may go, each with its number of slices, and those that may not.
@@ -160,11 +160,13 @@ fn condemn(store: &dyn Store, runs: &[SliceKey]) -> Result<(), Fault> {
     Ok(store.write(runs.iter().map(note).collect::<Result<_, Fault>>()?, Durability::Through)?)
 }
 
-/// Deletes a run's slices, its metadata slice, and the note that it was to go: all or none.
+/// Deletes a run's slices with their filters, its metadata slice, and the note that it was to go: all or none.
 fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
     let key = run.to_string();
     let Some(prefix) = key.strip_suffix("meta") else { return Ok(()) };
     let mut keys: Vec<Key> = store.list(prefix.as_bytes())?.into_iter().map(|entry| entry.key).collect();
+    let filters = store.list(format!("{FILTER_PREFIX}{prefix}").as_bytes())?;
+    keys.extend(filters.into_iter().map(|entry| entry.key));
     keys.extend([condemned_key(run), claim_key(run), retired_key(run)]);
     Ok(store.write(keys.into_iter().map(Write::delete).collect(), Durability::Through)?)
 }
@@ -172,7 +174,7 @@ fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::keys::slice_key;
+    use crate::storage::keys::{filter_key, parse_filter_key, slice_key};
     use pithead_store::MemoryStore;
 
     #[test]
@@ -184,9 +186,15 @@ mod tests {
             store.write(vec![Write::put(slice_key(&key), "")], Durability::Through).unwrap();
         }
         condemn(&store, std::slice::from_ref(&run)).unwrap();
+        for slice in [run.slice(1), other.slice(0)] {
+            store.write(vec![Write::put(filter_key(&slice, 2), "")], Durability::Through).unwrap();
+        }
         let runs = stored_runs(&store, &run.name, run.dataset).unwrap();
         assert_eq!(runs, BTreeMap::from([(run.clone(), 2), (other.clone(), 1)]));
         delete_run(&store, &run).unwrap();
+        let filters = store.list(FILTER_PREFIX.as_bytes()).unwrap();
+        let filters: Vec<_> = filters.iter().map(|entry| parse_filter_key(&entry.key).unwrap()).collect();
+        assert_eq!(filters, [(other.slice(0), 2)]);
         assert_eq!(stored_runs(&store, &run.name, run.dataset).unwrap(), BTreeMap::from([(other, 1)]));
         assert!(store.list(CONDEMNED_PREFIX.as_bytes()).unwrap().is_empty());
     }

@@ -13,6 +13,9 @@ pub(crate) const CLAIM_PREFIX: &str = "claim/";
 /// Runs that older versions of a manifest name: the entry says since when, and which version names them here no more.
 pub(crate) const RETIRED_PREFIX: &str = "retired/";
 
+/// Filters of columns' values.
+pub(crate) const FILTER_PREFIX: &str = "filter/";
+
 /// What the key of a slice or a metadata slice says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredSlice<'a> {
@@ -44,6 +47,23 @@ pub(crate) fn claim_key(run: &SliceKey) -> Key {
 
 pub(crate) fn retired_key(run: &SliceKey) -> Key {
     format!("{RETIRED_PREFIX}{run}").into()
+}
+
+/// The filter of a slice's column, by its place among those that are stored.
+pub(crate) fn filter_key(slice: &SliceKey, column: usize) -> Key {
+    format!("{FILTER_PREFIX}{slice}/{column}").into()
+}
+
+/// The slice and the column that a filter is of.
+pub(crate) fn parse_filter_key(key: &[u8]) -> Option<(SliceKey, usize)> {
+    let (slice, column) = std::str::from_utf8(key).ok()?.strip_prefix(FILTER_PREFIX)?.rsplit_once('/')?;
+    Some((parse_slice(slice.as_bytes())?, column.parse().ok()?))
+}
+
+/// The slice that a key is of.
+pub(crate) fn parse_slice(key: &[u8]) -> Option<SliceKey> {
+    let number = std::str::from_utf8(key).ok()?.rsplit_once('.')?.1.parse().ok()?;
+    Some(SliceKey { number: Some(number), ..parse_run(key)? })
 }
 
 /// The run that a key is of.

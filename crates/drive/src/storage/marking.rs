@@ -17,13 +17,14 @@ use pithead_exec::{Bound, SliceRef};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Directory, Fault, Loaded, SliceEntry, SliceKey, total};
 use pithead_slice::{Encoding, Fit};
-use pithead_store::Store;
+use pithead_store::{Key, Store};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::resources::{Grant, Workers};
 use crate::storage::loads::{StagedSlice, adopt, check, summaries};
 use crate::storage::slice_rest::{stage_left, whole};
-use crate::storage::{Lease, Storage};
+use crate::storage::staging::SliceValue;
+use crate::storage::{Filters, Lease, Storage};
 
 /// What marking a run needs, beside its request.
 pub(crate) struct Marking {
@@ -50,6 +51,7 @@ impl Storage {
             workers: self.resources.workers.clone(),
             encoding: check(&request.into)?,
             slices: Slices { run, directory: Arc::new(directory) },
+            filters: Arc::clone(self.slices.filters()),
             bound,
         };
         let threads = self.resources.workers.threads();
@@ -66,6 +68,7 @@ struct Marker {
     workers: Workers,
     encoding: Arc<dyn Encoding>,
     slices: Slices,
+    filters: Arc<Filters>,
     bound: Arc<Bound>,
 }
 
@@ -105,7 +108,13 @@ impl Marker {
         let nulls_gone = nulls.map(|(before, after)| before.nulls.saturating_sub(after.nulls)).collect();
         tracing::info!(%run, from = %self.slices.run, gone, rows, slices = slices.len(), "marking rows");
         let into = LoadRequest { schema: Arc::clone(&directory.schema), metadata: directory.metadata.clone(), ..into };
+        let heirs = heirs(&run, &slices);
         let left = adopt(&self.store, &self.workers, into, run, slices, columns).await?;
+        let filters = Arc::clone(&self.filters);
+        if let Err(fault) = self.workers.blocking(move || filters.inherit(&heirs)).await? {
+            // They are made again where they are missed.
+            tracing::warn!(%fault, "filters of columns were not taken along");
+        }
         Ok(Marked { gone, nulls_gone, going, left: Some(left) })
     }
 
@@ -150,6 +159,15 @@ impl Marker {
         }
         Ok(staged)
     }
+}
+
+/// The slices that keep bytes of a stored one, each with that one's key.
+fn heirs(run: &SliceKey, slices: &[StagedSlice]) -> Vec<(SliceKey, Key)> {
+    let heir = |(number, slice): (u32, &StagedSlice)| match &slice.value {
+        SliceValue::Copied { from, .. } => Some((run.slice(number), from.clone())),
+        SliceValue::New(_) => None,
+    };
+    (0..).zip(slices).filter_map(heir).collect()
 }
 
 /// Of which rows go of which slices, in any order.

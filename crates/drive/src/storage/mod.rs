@@ -7,6 +7,7 @@ mod copying;
 mod cut;
 mod directories;
 mod discards;
+mod filters;
 mod keys;
 mod leases;
 mod loads;
@@ -31,16 +32,14 @@ use pithead_store::Store;
 use crate::resources::Resources;
 use directories::Directories;
 use keys::check_name;
-use leases::Leases;
 use orphans::Orphans;
 
 pub(crate) use attached::Attached;
 pub use attached::{Attach, AttachAt, Share};
 pub(crate) use directories::{fit, gone};
-#[cfg(test)]
-pub(crate) use keys::slice_key;
-pub(crate) use keys::{SLICE_PREFIX, StoredSlice, parse_slice_key};
-pub(crate) use leases::Lease;
+pub(crate) use filters::{Filters, WantedFilter};
+pub(crate) use keys::{FILTER_PREFIX, SLICE_PREFIX, StoredSlice, parse_slice_key, slice_key};
+pub(crate) use leases::{Lease, Leases};
 pub(crate) use marking::Marking;
 pub(crate) use slices::SliceCache;
 

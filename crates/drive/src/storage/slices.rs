@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lru::LruCache;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
 use pithead_model::{Blame, Fault, PageSet, SliceKey};
-use pithead_slice::{AttachedSlice, SliceParts, SliceReader, encoding_by_id, open_slice, unseal};
+use pithead_slice::{AttachedSlice, Predicate, SliceParts, SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -19,10 +20,13 @@ use crate::resources::Workers;
 use crate::storage::attached::Attached;
 use crate::storage::column_cache::{CachingReader, Room};
 use crate::storage::directories::{Directories, gone};
+use crate::storage::filters::Filters;
 use crate::storage::keys::slice_key;
 
 /// Open readers that are kept at most.
 const READERS_MAX: usize = 1_024;
+/// Filters in memory may take one part in so many of what open readers may.
+const FILTERS_SHARE: u64 = 4;
 /// Slices that are remembered after they were opened and not kept.
 const SEEN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
@@ -37,6 +41,7 @@ pub(crate) struct SliceCache {
     device: Arc<dyn Device>,
     workers: Workers,
     directories: Arc<Directories>,
+    filters: Arc<Filters>,
     readers: Arc<Mutex<Readers>>,
     bytes_max: u64,
     /// For columns of attached slices that are being encoded.
@@ -70,7 +75,13 @@ impl SliceCache {
         bytes_max: u64,
     ) -> Self {
         let (readers, encoding) = (Arc::default(), Arc::new(Semaphore::new(1)));
-        Self { store, device, workers, directories, readers, bytes_max, encoding }
+        let filters = Filters::open(Arc::clone(&store), workers.clone(), Arc::clone(&device), bytes_max / FILTERS_SHARE);
+        Self { store, device, workers, directories, filters: Arc::new(filters), readers, bytes_max, encoding }
+    }
+
+    /// Filters of values.
+    pub(crate) fn filters(&self) -> &Arc<Filters> {
+        &self.filters
     }
 
     /// Slices that are kept open, and their bytes.
@@ -86,6 +97,8 @@ impl SliceCache {
         readers.slots.retain(|key, _| !same(key));
         readers.passing.retain(|key, _| !same(key));
         readers.bytes = readers.slots.values().map(|slot| slot.bytes).sum();
+        drop(readers);
+        self.filters.forget(run);
     }
 
     /// A slice as it is stored.
@@ -152,6 +165,17 @@ impl SliceSource for SliceCache {
         match self.directories.attached.as_deref() {
             Some(attached) => attached.parts(reader, columns, pages).await,
             None => Ok(reader.parts(columns, pages)?),
+        }
+    }
+
+    async fn may_match(&self, slice: &SliceRef, predicates: &[Predicate]) -> bool {
+        self.filters.may_match(slice, predicates).await
+    }
+
+    fn read_in_vain(&self, slice: &SliceRef, part: &SchemaRef, predicates: &[Predicate]) {
+        // Files that are read in place are another's, and may have filters of their own.
+        if self.attached(&slice.key).is_none() {
+            self.filters.read_in_vain(slice, part, predicates);
         }
     }
 

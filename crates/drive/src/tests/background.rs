@@ -44,7 +44,10 @@ fn scrub(services: &[ServiceStatus]) -> &ServiceStatus {
 async fn what_services_are_told_outlasts_the_drive() {
     let rig = rig();
     let services = told(&rig.drive, BackgroundOrder::Look).await;
-    assert_eq!(services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(), ["scrub", "compaction", "dedup"]);
+    assert_eq!(
+        services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(),
+        ["scrub", "compaction", "dedup", "statistics"]
+    );
     assert_eq!(scrub(&services).activity, "stopped", "nobody gave it a period");
     let limit = BackgroundOrder::Limit { service: "scrub".into(), bytes_per_second: Some(5_000) };
     assert_eq!(scrub(&told(&rig.drive, limit).await).limit, Some(5_000));

@@ -41,6 +41,7 @@ mod services;
 mod shared;
 mod spanning;
 mod statements;
+mod statistics;
 mod suites;
 mod tpch;
 mod views;

@@ -127,3 +127,41 @@ async fn a_condition_that_keeps_others_from_failing_comes_first() {
         lab.same("SELECT k FROM main.t WHERE k > 59990 AND 1000 / (k - 59990) > 200", How::default()).await;
     }
 }
+
+#[tokio::test]
+async fn slices_that_have_no_equal_value_are_told_of_and_ruled_out() {
+    for encoding in ENCODINGS {
+        let lab = lab(encoding);
+        let keys: Vec<SliceKey> = lab.parts[0].slices.iter().map(|slice| slice.key.clone()).collect();
+        let in_vain = || std::mem::take(&mut *lab.memory.in_vain.lock().unwrap());
+        // Within the bounds of every slice, and in none; column 4.
+        lab.same("SELECT k FROM main.t WHERE t = 'north item 77'", How::default()).await;
+        assert_eq!(in_vain(), keys.iter().map(|key| (key.clone(), vec![4])).collect::<Vec<_>>(), "{encoding}");
+        for told_nothing in [
+            "t = 'north item 3'",
+            "t > 'north item 3' AND t < 'north item 30' AND k < 0",
+            "t LIKE 'north item 77%'",
+            "k = 99999",
+            "t = (SELECT max(t) || 'x' FROM main.t)",
+        ] {
+            lab.same(&format!("SELECT k FROM main.t WHERE {told_nothing}"), How::default()).await;
+            assert_eq!(in_vain(), [], "{encoding} {told_nothing}");
+        }
+        let pruned = How { level_max: Level::Hints, ..How::default() };
+        lab.run("SELECT k FROM main.t WHERE t = 'north item 77'", pruned).await.unwrap();
+        assert_eq!(in_vain(), [], "{encoding}: rows are not filtered here");
+        lab.memory.ruled_out.lock().unwrap().extend([keys[0].clone(), keys[2].clone()]);
+        for (condition, opened) in [
+            ("t = 'north item 77'", 1),
+            ("t IN ('north item 77', 'x') AND k > 0", 1),
+            ("i IS NULL", 3),
+            ("t > 'north item 77'", 3),
+        ] {
+            let ran = lab.run(&format!("SELECT k FROM main.t WHERE {condition}"), How::default()).await.unwrap();
+            let skipped: u32 = ran.rounds.iter().map(|round| round.slices_skipped).sum();
+            assert_eq!((ran.opened, skipped as usize), (opened, 3 - opened), "{encoding} {condition}");
+        }
+        let without = How { zone_maps: false, ..How::default() };
+        assert_eq!(lab.same("SELECT k FROM main.t WHERE t = 'north item 3'", without).await.opened, 3, "{encoding}");
+    }
+}

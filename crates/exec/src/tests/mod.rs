@@ -8,9 +8,9 @@ mod rounds;
 mod speed;
 mod templates;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringViewArray,
@@ -32,7 +32,7 @@ use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
 use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, ResultShape};
-use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
+use pithead_slice::{Predicate, SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
 
 use crate::table::{Feed, SliceTable, TablePart};
@@ -43,6 +43,10 @@ use crate::{BindRequest, Bound, PartData, RoundStats, SliceRef, SliceSource};
 pub(crate) struct Memory {
     readers: HashMap<SliceKey, Arc<dyn SliceReader>>,
     opened: AtomicUsize,
+    /// Slices that are known to have no row of those that equalities want.
+    ruled_out: Mutex<HashSet<SliceKey>>,
+    /// Slices that were read in vain, with the columns of the equalities.
+    in_vain: Mutex<Vec<(SliceKey, Vec<usize>)>>,
     device: Native,
 }
 
@@ -51,6 +55,16 @@ impl SliceSource for Memory {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::clone(&self.readers[&slice.key]))
+    }
+
+    async fn may_match(&self, slice: &SliceRef, _predicates: &[Predicate]) -> bool {
+        !self.ruled_out.lock().unwrap().contains(&slice.key)
+    }
+
+    fn read_in_vain(&self, slice: &SliceRef, _part: &SchemaRef, predicates: &[Predicate]) {
+        let mut columns = Vec::new();
+        predicates.iter().for_each(|predicate| predicate.equated(&mut columns));
+        self.in_vain.lock().unwrap().push((slice.key.clone(), columns));
     }
 
     fn device(&self) -> &dyn Device {
@@ -243,6 +257,14 @@ impl Lab {
 impl SliceSource for Lab {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         self.memory.open(slice).await
+    }
+
+    async fn may_match(&self, slice: &SliceRef, predicates: &[Predicate]) -> bool {
+        self.memory.may_match(slice, predicates).await
+    }
+
+    fn read_in_vain(&self, slice: &SliceRef, part: &SchemaRef, predicates: &[Predicate]) {
+        self.memory.read_in_vain(slice, part, predicates);
     }
 
     fn device(&self) -> &dyn Device {

@@ -1,0 +1,413 @@
+//! [`Filters`]: which values columns of slices have, as key-values beside the slices. Slices that are read in vain ask for them, and
+//! the drive's statistics service makes them.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use lru::LruCache;
+use parking_lot::Mutex;
+use pithead_device::Device;
+use pithead_exec::SliceRef;
+use pithead_model::{Fault, SliceKey};
+use pithead_slice::{Predicate, ValueFilter};
+use pithead_store::{Durability, Key, Store, Write, each_entry};
+
+use crate::resources::Workers;
+use crate::storage::keys::{FILTER_PREFIX, filter_key, parse_filter_key, parse_slice};
+
+/// Columns of slices that are remembered for having been read in vain.
+const READ_IN_VAIN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+/// A filter is made of a column after so many reads in vain: the first may have been the only one.
+const READS_IN_VAIN: u32 = 2;
+/// Columns of a slice that have a filter, at most: each may have a quarter of the slice's bytes.
+const FILTERS_MAX: usize = 4;
+/// A column that is worth no filter.
+const REFUSED: u32 = u32::MAX;
+
+/// A column of a slice, by its place among those that are stored.
+type Place = (SliceKey, usize);
+
+/// The filters of a drive.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    store: Arc<dyn Store>,
+    workers: Workers,
+    device: Arc<dyn Device>,
+    /// Columns that have one, by slice.
+    there: Mutex<HashMap<SliceKey, BTreeSet<usize>>>,
+    kept: Mutex<Kept>,
+    wanted: Mutex<Wanted>,
+}
+
+/// Filters in memory.
+#[derive(Debug)]
+struct Kept {
+    filters: LruCache<Place, Arc<ValueFilter>>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+/// Filters that are to be made.
+#[derive(Debug)]
+struct Wanted {
+    reads_in_vain: LruCache<Place, u32>,
+    queue: VecDeque<WantedFilter>,
+}
+
+/// A filter that is to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedFilter {
+    pub(crate) slice: SliceKey,
+    /// The columns that are stored.
+    pub(crate) schema: SchemaRef,
+    /// The column's place among them.
+    pub(crate) column: usize,
+}
+
+impl Filters {
+    /// Those that are in a store. Filters in memory may hold `bytes_max`. Blocks.
+    pub(crate) fn open(store: Arc<dyn Store>, workers: Workers, device: Arc<dyn Device>, bytes_max: u64) -> Filters {
+        let mut there: HashMap<SliceKey, BTreeSet<usize>> = HashMap::new();
+        let listed = each_entry(&*store, FILTER_PREFIX, |entry| match parse_filter_key(&entry.key) {
+            Some((slice, column)) => drop(there.entry(slice).or_default().insert(column)),
+            None => tracing::warn!(key = %entry.key.escape_ascii(), "a key that is no filter's"),
+        });
+        if let Err(error) = listed {
+            tracing::warn!(%error, "filters of columns cannot be listed, and are not used");
+        }
+        let kept = Kept { filters: LruCache::unbounded(), bytes: 0, bytes_max };
+        let wanted = Wanted { reads_in_vain: LruCache::new(READ_IN_VAIN_MAX), queue: VecDeque::new() };
+        Filters { store, workers, device, there: Mutex::new(there), kept: Mutex::new(kept), wanted: Mutex::new(wanted) }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.there.lock().values().map(|columns| columns.len() as u64).sum()
+    }
+
+    /// Whether a slice may have a row that satisfies all predicates, by its filters.
+    pub(crate) async fn may_match(&self, slice: &SliceRef, predicates: &[Predicate]) -> bool {
+        let equated = self.equated(slice, predicates);
+        let mut found: Vec<(usize, Arc<ValueFilter>)> = Vec::new();
+        for (column, place) in equated {
+            if let Some(filter) = self.filter((slice.key.clone(), place)).await {
+                found.push((column, filter));
+            }
+        }
+        let of = |column: usize| found.iter().find(|(other, _)| *other == column).map(|(_, filter)| &**filter);
+        found.is_empty() || predicates.iter().all(|predicate| predicate.may_hold(&of))
+    }
+
+    /// The columns of the predicates that have a filter, each with its place among the stored ones.
+    fn equated(&self, slice: &SliceRef, predicates: &[Predicate]) -> Vec<(usize, usize)> {
+        let there = self.there.lock();
+        let Some(have) = there.get(&slice.key) else { return Vec::new() };
+        let places = places(slice, predicates);
+        places.into_iter().filter(|(_, place)| have.contains(place)).collect()
+    }
+
+    /// A filter that is there. One that cannot be read is none, and may be made anew.
+    async fn filter(&self, place: Place) -> Option<Arc<ValueFilter>> {
+        if let Some(filter) = self.kept.lock().filters.get(&place) {
+            return Some(Arc::clone(filter));
+        }
+        let (store, key) = (Arc::clone(&self.store), filter_key(&place.0, place.1));
+        let read = move || {
+            let Some((value, _)) = store.get(&key)? else { return Ok(None) };
+            Ok::<_, Fault>(Some((value.len(), ValueFilter::from_bytes(&value)?)))
+        };
+        match self.workers.blocking(read).await.and_then(|read| read) {
+            Ok(Some((bytes, filter))) => {
+                if let Some(wait) = self.device.read(bytes as u64) {
+                    wait.await;
+                }
+                let filter = Arc::new(filter);
+                self.kept.lock().keep(place, &filter);
+                Some(filter)
+            }
+            Ok(None) => {
+                self.lose(&place);
+                None
+            }
+            Err(fault) => {
+                tracing::warn!(slice = %place.0, column = place.1, %fault, "a filter of a column is dropped");
+                let (store, key) = (Arc::clone(&self.store), filter_key(&place.0, place.1));
+                let _ = self.workers.blocking(move || store.write(vec![Write::delete(key)], Durability::Back)).await;
+                self.lose(&place);
+                None
+            }
+        }
+    }
+
+    fn lose(&self, place: &Place) {
+        if let Some(columns) = self.there.lock().get_mut(&place.0) {
+            columns.remove(&place.1);
+        }
+        self.wanted.lock().reads_in_vain.pop(place);
+    }
+
+    /// A slice of a part with these columns was read for rows that satisfy these predicates, and has none.
+    pub(crate) fn read_in_vain(&self, slice: &SliceRef, part: &SchemaRef, predicates: &[Predicate]) {
+        let schema = slice.stored(part);
+        let have = self.there.lock().get(&slice.key).cloned().unwrap_or_default();
+        let mut wanted = self.wanted.lock();
+        for (_, column) in places(slice, predicates) {
+            let suits = schema.fields().get(column).is_some_and(|field| ValueFilter::suits(field.data_type()));
+            if suits && have.len() < FILTERS_MAX && !have.contains(&column) {
+                wanted.count(WantedFilter { slice: slice.key.clone(), schema: Arc::clone(schema), column });
+            }
+        }
+    }
+
+    /// What to make next.
+    pub(crate) fn next_wanted(&self) -> Option<WantedFilter> {
+        self.wanted.lock().queue.pop_front()
+    }
+
+    /// A filter is not worth its room.
+    pub(crate) fn refuse(&self, wanted: &WantedFilter) {
+        self.wanted.lock().reads_in_vain.put((wanted.slice.clone(), wanted.column), REFUSED);
+    }
+
+    /// Stores a filter. A crash may lose it, for it is made again. Blocks. The caller has leased the run.
+    pub(crate) fn put(&self, made: &WantedFilter, filter: &ValueFilter) -> Result<(), Fault> {
+        let write = Write::put(filter_key(&made.slice, made.column), filter.to_bytes());
+        self.store.write(vec![write], Durability::Back)?;
+        self.there.lock().entry(made.slice.clone()).or_default().insert(made.column);
+        self.wanted.lock().reads_in_vain.pop(&(made.slice.clone(), made.column));
+        Ok(())
+    }
+
+    /// Slices that have no other values than some that are stored have the same filters, each slice that of the key beside it. Blocks.
+    /// The caller has leased the latter's run.
+    pub(crate) fn inherit(&self, slices: &[(SliceKey, Key)]) -> Result<(), Fault> {
+        let from = |key: &Key| {
+            let from = parse_slice(key)?;
+            let columns = self.there.lock().get(&from)?.clone();
+            Some((from, columns))
+        };
+        let heirs: Vec<_> = slices.iter().filter_map(|(to, key)| Some((to, from(key)?))).collect();
+        let copy = |from: &SliceKey, to: &SliceKey, column| Write::Copy {
+            from: filter_key(from, column),
+            to: filter_key(to, column),
+            splice: None,
+        };
+        let copies: Vec<Write> =
+            heirs.iter().flat_map(|(to, (from, columns))| columns.iter().map(move |column| copy(from, to, *column))).collect();
+        if !copies.is_empty() {
+            self.store.write(copies, Durability::Back)?;
+            let mut there = self.there.lock();
+            heirs.into_iter().for_each(|(to, (_, columns))| drop(there.insert(to.clone(), columns)));
+        }
+        Ok(())
+    }
+
+    /// Lets go of the filters of a run that is deleted.
+    pub(crate) fn forget(&self, run: &SliceKey) {
+        let same = |key: &SliceKey| key.load == run.load && key.partition == run.partition && key.dataset == run.dataset;
+        self.there.lock().retain(|key, _| !same(key));
+        self.wanted.lock().queue.retain(|wanted| !same(&wanted.slice));
+        let mut kept = self.kept.lock();
+        let going: Vec<Place> = kept.filters.iter().map(|(place, _)| place).filter(|(key, _)| same(key)).cloned().collect();
+        going.iter().for_each(|place| kept.forget(place));
+    }
+}
+
+/// The columns that predicates want to equal something, each with its place among the stored ones.
+fn places(slice: &SliceRef, predicates: &[Predicate]) -> Vec<(usize, usize)> {
+    let mut columns = Vec::new();
+    predicates.iter().for_each(|predicate| predicate.equated(&mut columns));
+    columns.sort_unstable();
+    columns.dedup();
+    let place = |column| slice.fit.as_ref().map_or(Some(column), |fit| fit.place(column));
+    columns.into_iter().filter_map(|column| Some((column, place(column)?))).collect()
+}
+
+impl Kept {
+    fn keep(&mut self, place: Place, filter: &Arc<ValueFilter>) {
+        self.forget(&place);
+        self.bytes += filter.bytes();
+        self.filters.put(place, Arc::clone(filter));
+        while self.bytes > self.bytes_max
+            && let Some((_, filter)) = self.filters.pop_lru()
+        {
+            self.bytes -= filter.bytes();
+        }
+    }
+
+    fn forget(&mut self, place: &Place) {
+        if let Some(filter) = self.filters.pop(place) {
+            self.bytes -= filter.bytes();
+        }
+    }
+}
+
+impl Wanted {
+    fn count(&mut self, filter: WantedFilter) {
+        let reads = self.reads_in_vain.get_or_insert_mut((filter.slice.clone(), filter.column), || 0);
+        if *reads == REFUSED {
+            return;
+        }
+        *reads += 1;
+        // Once, so that it is queued once.
+        if *reads == READS_IN_VAIN {
+            self.queue.push_back(filter);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use pithead_device::Native;
+    use pithead_model::{DatasetId, LoadId, SliceEntry, Value};
+    use pithead_sched::{Pool, PoolOptions};
+    use pithead_slice::{Compare, Fit};
+    use pithead_store::MemoryStore;
+
+    use super::*;
+
+    fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
+        let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+        Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+    }
+
+    fn open(store: &Arc<MemoryStore>, bytes_max: u64) -> Filters {
+        let options = PoolOptions { name: "test".into(), cores: None, reactors: 1, blocking_threads_max: 2 };
+        let workers = Workers::new(Arc::new(Pool::new(options).unwrap()));
+        Filters::open(Arc::clone(store) as Arc<dyn Store>, workers, Arc::new(Native::new()), bytes_max)
+    }
+
+    fn slice(load: u64, number: u32, fit: Option<Arc<Fit>>) -> SliceRef {
+        let run =
+            SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(load), partition: 0, number: None };
+        let entry = Arc::new(SliceEntry { rows: 3, bytes: 100, columns: vec![] });
+        SliceRef { ordinal: number, key: run.slice(number), entry, fit, filtered: None, came: None }
+    }
+
+    fn equal(column: usize, value: i128) -> [Predicate; 1] {
+        [Predicate::Compare { column, op: Compare::Eq, value: Value::Int(value) }]
+    }
+
+    fn of(values: &[i64]) -> ValueFilter {
+        let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+        let mut filter = ValueFilter::with_room(values.len() as u64).unwrap();
+        filter.insert(&column);
+        filter
+    }
+
+    fn wanted(slice: &SliceRef, column: usize) -> WantedFilter {
+        WantedFilter { slice: slice.key.clone(), schema: schema(&[("a", DataType::Int64)]), column }
+    }
+
+    #[test]
+    fn a_column_is_wanted_once_it_was_read_in_vain_twice() {
+        let filters = open(&Arc::default(), 1 << 20);
+        let part = schema(&[("a", DataType::Int64), ("f", DataType::Float64)]);
+        let one = slice(1, 0, None);
+        let both: Vec<Predicate> = equal(0, 7).into_iter().chain(equal(1, 7)).collect();
+        filters.read_in_vain(&one, &part, &both);
+        filters.read_in_vain(&slice(1, 1, None), &part, &both);
+        assert!(filters.next_wanted().is_none(), "each of them once");
+        (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
+        let next = filters.next_wanted().unwrap();
+        assert_eq!((&next.slice, next.column), (&one.key, 0));
+        assert!(filters.next_wanted().is_none(), "floats have no filters, and one is enough");
+        filters.refuse(&next);
+        (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
+        assert!(filters.next_wanted().is_none(), "it is not worth it");
+    }
+
+    #[tokio::test]
+    async fn filters_outlast_the_drive_and_go_with_their_run() {
+        let store = Arc::<MemoryStore>::default();
+        let (one, other) = (slice(1, 0, None), slice(2, 0, None));
+        let filters = open(&store, 1 << 20);
+        filters.put(&wanted(&one, 0), &of(&[1, 2, 3])).unwrap();
+        filters.put(&wanted(&other, 0), &of(&[4])).unwrap();
+        drop(filters);
+        let filters = open(&store, 1 << 20);
+        assert_eq!(filters.count(), 2);
+        for _ in 0..2 {
+            assert!(filters.may_match(&one, &equal(0, 2)).await && !filters.may_match(&one, &equal(0, 4)).await);
+            assert!(filters.may_match(&one, &equal(1, 4)).await, "there is none of this column");
+            assert!(!filters.may_match(&other, &equal(0, 2)).await);
+        }
+        let part = schema(&[("a", DataType::Int64)]);
+        (0..5).for_each(|_| filters.read_in_vain(&one, &part, &equal(0, 2)));
+        assert!(filters.next_wanted().is_none(), "there is one");
+        filters.forget(&SliceKey { number: None, ..one.key.clone() });
+        assert_eq!(filters.count(), 1);
+        assert!(filters.may_match(&one, &equal(0, 4)).await && !filters.may_match(&other, &equal(0, 2)).await);
+    }
+
+    #[tokio::test]
+    async fn slices_that_have_lost_rows_inherit_filters() {
+        let store = Arc::<MemoryStore>::default();
+        let (one, other, next) = (slice(1, 0, None), slice(1, 1, None), slice(2, 0, None));
+        let filters = open(&store, 1 << 20);
+        filters.put(&wanted(&one, 0), &of(&[1, 2, 3])).unwrap();
+        let key = |slice: &SliceRef| Key::from(slice.key.to_string());
+        filters.inherit(&[(next.key.clone(), key(&one)), (slice(2, 1, None).key, key(&other))]).unwrap();
+        assert_eq!(filters.count(), 2, "the other has none");
+        filters.forget(&SliceKey { number: None, ..one.key.clone() });
+        store.write(vec![Write::delete(filter_key(&one.key, 0))], Durability::Back).unwrap();
+        for filters in [&filters, &open(&store, 1 << 20)] {
+            assert!(filters.may_match(&next, &equal(0, 2)).await && !filters.may_match(&next, &equal(0, 4)).await);
+        }
+        // One that is gone meanwhile.
+        filters.there.lock().insert(one.key.clone(), BTreeSet::from([0]));
+        assert!(filters.inherit(&[(slice(3, 0, None).key, key(&one))]).is_err());
+        assert!(filters.may_match(&slice(3, 0, None), &equal(0, 4)).await);
+    }
+
+    #[tokio::test]
+    async fn a_column_that_was_renamed_or_widened_has_the_same_filter() {
+        let store = Arc::<MemoryStore>::default();
+        let stored = schema(&[("a", DataType::Int32), ("b", DataType::Int32)]);
+        let part = schema(&[("b", DataType::Int64), ("a", DataType::Int64)]);
+        let fit = Fit::of(&stored, &part).unwrap();
+        let filters = open(&store, 1 << 20);
+        let moved = slice(1, 0, fit);
+        filters.put(&wanted(&moved, 1), &of(&[1, 2, 3])).unwrap();
+        assert!(filters.may_match(&moved, &equal(0, 3)).await && !filters.may_match(&moved, &equal(0, 4)).await);
+        assert!(filters.may_match(&moved, &equal(1, 4)).await);
+        (0..2).for_each(|_| filters.read_in_vain(&moved, &part, &equal(1, 4)));
+        let next = filters.next_wanted().unwrap();
+        assert_eq!((next.column, next.schema), (0, stored), "by its place among the stored ones");
+    }
+
+    #[tokio::test]
+    async fn a_damaged_filter_rules_nothing_out_and_is_made_again() {
+        let store = Arc::<MemoryStore>::default();
+        let one = slice(1, 0, None);
+        open(&store, 0).put(&wanted(&one, 0), &of(&[1, 2, 3])).unwrap();
+        let key = filter_key(&one.key, 0);
+        let mut bytes = store.get(&key).unwrap().unwrap().0.to_vec();
+        bytes[20] ^= 1;
+        store.write(vec![Write::put(key.clone(), bytes)], Durability::Back).unwrap();
+        let filters = open(&store, 0);
+        assert!(filters.may_match(&one, &equal(0, 4)).await && filters.may_match(&one, &equal(0, 2)).await);
+        assert_eq!(filters.count(), 0);
+        assert!(store.get(&key).unwrap().is_none());
+        (0..2).for_each(|_| filters.read_in_vain(&one, &schema(&[("a", DataType::Int64)]), &equal(0, 4)));
+        assert!(filters.next_wanted().is_some());
+    }
+
+    #[tokio::test]
+    async fn memory_is_bounded() {
+        let store = Arc::<MemoryStore>::default();
+        let filters = open(&store, 100);
+        for load in 0..10 {
+            let slice = slice(load, 0, None);
+            filters.put(&wanted(&slice, 0), &of(&[1])).unwrap();
+            assert!(!filters.may_match(&slice, &equal(0, 4)).await);
+            assert!(filters.kept.lock().bytes <= 100);
+        }
+        assert!(!filters.may_match(&slice(0, 0, None), &equal(0, 4)).await, "read again");
+        assert_eq!(filters.kept.lock().filters.len(), 3);
+    }
+}
