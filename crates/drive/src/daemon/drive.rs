@@ -65,13 +65,7 @@ impl Drive {
         let runtimes = Runtimes::open(&options.data.join("tmp"))?;
         let resources = Arc::new(Resources { device: Arc::clone(&device), workers, budget, runtimes });
         let shutdown = Shutdown::of("drive");
-        let attached = match options.attach.as_slice() {
-            [] => None,
-            attach => {
-                let (cache_bytes, workers) = (options.attach_cache, resources.workers.clone());
-                Some(Arc::new(Attached::open(attach.to_vec(), &options.data, cache_bytes, workers)?))
-            }
-        };
+        let attached = attached(&options, &resources.workers)?;
         let storage = Arc::new(Storage::new(
             store,
             id,
@@ -272,6 +266,15 @@ fn cores(options: &DriveOptions) -> Cores {
         pinned.sort_unstable();
     }
     Cores { machine: machine.clone(), numbers: pinned.unwrap_or_else(|| numbers.clone()) }
+}
+
+/// Files that are read in place; none where nothing is attached.
+fn attached(options: &DriveOptions, workers: &Workers) -> Result<Option<Arc<Attached>>, Fault> {
+    if options.attach.is_empty() {
+        return Ok(None);
+    }
+    let attached = Attached::open(options.attach.clone(), &options.data, options.attach_cache, workers.clone())?;
+    Ok(Some(Arc::new(attached)))
 }
 
 fn own_pool(options: &DriveOptions) -> Result<Pool, Fault> {

@@ -102,7 +102,10 @@ impl Storage {
         for entry in self.store.list(CONDEMNED_PREFIX.as_bytes())? {
             let Some((value, _)) = self.store.get(&entry.key)? else { continue };
             match serde_json::from_slice::<SliceKey>(&value) {
-                Ok(run) => delete_run(&*self.store, &run)?,
+                Ok(run) => {
+                    delete_run(&*self.store, &run)?;
+                    self.slices.forget(&run);
+                }
                 Err(error) => tracing::warn!(key = %entry.key.escape_ascii(), %error, "damaged note of a run to delete"),
             }
         }
