@@ -148,35 +148,38 @@ impl ServicesReport {
         (!ratios.is_empty()).then(|| 1.0 - geometric_mean(ratios))
     }
 
-    /// The simulator is told what a put takes of a core, what it takes elsewhere and what a step takes, all measured without the
-    /// policies; what they come to is its own.
+    /// What puts from so many threads come to beside a service that always has more to do. The simulator is told what a put takes of
+    /// a core and what a step takes. It has cores and no medium, so what a put takes elsewhere is chosen such that puts alone, from as
+    /// many threads, take the time that they took. What a service and its policy come to is the simulator's own.
     fn simulate(&self) -> Vec<Simulated> {
-        let Some(alone) = self.measured.iter().find(|it| it.policy.is_none()) else { return Vec::new() };
-        let task_seconds = alone.cpu_us * 1e-6;
-        let elsewhere_seconds = (alone.latencies.mean_us * 1e-6 - task_seconds).max(0.0);
-        let mut simulated = Vec::new();
-        for real in &self.measured {
-            let Some(policy) = real.policy else { continue };
-            let scenario = Scenario {
-                seed: 1,
-                seconds: self.seconds * self.runs as f64,
-                cores: self.machine.cores,
-                threads: real.threads,
-                rate: self.rate,
-                task_seconds,
-                task_spread: 0.5,
-                elsewhere_seconds,
-                services: 1,
-                backlog: Backlog::Endless,
-                step_seconds: self.step_us * 1e-6,
-                move_seconds: MOVE_SECONDS,
-                interval: INTERVAL,
-            };
-            let outcome = simulate(&scenario, policy_of(policy));
+        let simulated = self.measured.iter().filter_map(|real| {
+            let (policy, alone) = (real.policy?, self.of(None, real.threads)?);
+            let cores_alone = simulate(&self.scenario(alone, 0.0, Backlog::None), policy_of(policy)).mean;
+            let elsewhere_seconds = (alone.latencies.mean_us * 1e-6 - cores_alone).max(0.0);
+            let outcome = simulate(&self.scenario(alone, elsewhere_seconds, Backlog::Endless), policy_of(policy));
             let (simulated_us, real_us) = (outcome.mean * 1e6, real.latencies.mean_us);
-            simulated.push(Simulated { policy, threads: real.threads, simulated_us, real_us });
+            Some(Simulated { policy, threads: real.threads, simulated_us, real_us })
+        });
+        simulated.collect()
+    }
+
+    /// Puts as they were alone, beside a service that has so much to do.
+    fn scenario(&self, alone: &Measured, elsewhere_seconds: f64, backlog: Backlog) -> Scenario {
+        Scenario {
+            seed: 1,
+            seconds: self.seconds * self.runs as f64,
+            cores: self.machine.cores,
+            threads: alone.threads,
+            rate: self.rate,
+            task_seconds: alone.cpu_us * 1e-6,
+            task_spread: 0.5,
+            elsewhere_seconds,
+            services: 1,
+            backlog,
+            step_seconds: self.step_us * 1e-6,
+            move_seconds: MOVE_SECONDS,
+            interval: INTERVAL,
         }
-        simulated
     }
 
     /// Tables for a terminal.
