@@ -47,7 +47,7 @@ pub use front::{FrontOptions, front};
 pub use kv::{KvOptions, kv};
 pub use load::{LoadOptions, load};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
-pub use program::{ProgramOptions, program};
+pub use program::{ProgramFarOptions, ProgramOptions, program, program_far};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
 pub use services::{ServicesOptions, services};

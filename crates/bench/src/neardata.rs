@@ -8,7 +8,7 @@
 
 mod attached;
 mod host;
-mod namespaces;
+pub(crate) mod namespaces;
 pub(crate) mod needs;
 mod nginx;
 pub(crate) mod quack;

@@ -1,7 +1,11 @@
 //! `pithead bench program`: SSDlets in their sandbox, beside the same code compiled natively.
 
+#[path = "program/far.rs"]
+mod far;
 #[path = "program/kernels.rs"]
 mod kernels;
+#[path = "program/over_link.rs"]
+mod over_link;
 #[path = "program/predicate.rs"]
 mod predicate;
 
@@ -19,8 +23,12 @@ use pithead_program::{
 use pithead_sched::{Pool, PoolOptions};
 use serde::Serialize;
 
+pub use self::far::{ProgramFarOptions, program_far};
+use self::kernels::{NEEDLE, STEPS};
+use self::over_link::{OverLink, over_link};
 use self::predicate::{Predicate, predicate};
 use crate::machine::Machine;
+use crate::neardata::needs::is_root;
 use crate::report::table;
 use crate::tables::io;
 use crate::timing::Spread;
@@ -56,6 +64,8 @@ struct ProgramReport {
     /// In nanoseconds, but for starts: microseconds.
     costs: Vec<Cost>,
     predicate: Predicate,
+    /// Not where this machine cannot make a link.
+    over_link: Option<OverLink>,
     summary: ProgramSummary,
 }
 
@@ -89,6 +99,10 @@ struct ProgramSummary {
     instantiate_us: f64,
     /// Time of a query with a predicate in WebAssembly over that of the same one in SQL.
     wasm_predicate_vs_native: f64,
+    /// Time at the host across a link over time at the drive.
+    word_count_gain: Option<f64>,
+    search_gain: Option<f64>,
+    chasing_gain: Option<f64>,
 }
 
 /// Measures, prints a table and writes the JSON.
@@ -108,6 +122,8 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     costs.push(Cost { what: "host round trip", unit: "ns", cost: bench.spread(async || bench.trip().await).await? });
     costs.push(Cost { what: "instantiate and end", unit: "us", cost: bench.spread(async || bench.start().await).await? });
     let predicate = bench.predicate(options.megabytes << 20).await?;
+    let over_link = bench.over_link(options.megabytes << 20).await?;
+    let gain = |work: &str| over_link.as_ref().and_then(|it| it.gain(work));
     let share = |at: usize| shares.get(at).map_or(f64::NAN, |share| share.share);
     let cost = |at: usize| costs.get(at).map_or(f64::NAN, |cost| cost.cost.median);
     let summary = ProgramSummary {
@@ -121,8 +137,12 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
         host_round_trip_ns: cost(3),
         instantiate_us: cost(4),
         wasm_predicate_vs_native: predicate.ratio,
+        word_count_gain: gain("word count"),
+        search_gain: gain("string search"),
+        chasing_gain: gain("pointer chasing"),
     };
-    let report = ProgramReport { machine, megabytes: options.megabytes, runs: options.runs, shares, costs, predicate, summary };
+    let (megabytes, runs) = (options.megabytes, options.runs);
+    let report = ProgramReport { machine, megabytes, runs, shares, costs, predicate, over_link, summary };
     report.print();
     match &options.json {
         Some(path) => report.write(path),
@@ -176,6 +196,17 @@ impl Bench {
         let folder = self.folder.path();
         compiled(folder, "function")?;
         predicate(folder, &folder.join("function.wasm"), bytes / 8, self.runs).await
+    }
+
+    /// Applications at a drive and at a host, with a link between them; none where there can be no link.
+    async fn over_link(&self, bytes: usize) -> Result<Option<OverLink>, Fault> {
+        if !is_root() {
+            println!("nothing was measured across a link: only root can make one");
+            return Ok(None);
+        }
+        let (folder, runs) = (self.folder.path().to_owned(), self.runs);
+        let measured = tokio::task::spawn_blocking(move || over_link(&folder, bytes, runs)).await;
+        measured.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, lost.to_string()))).map(Some)
     }
 
     /// Runs something several times.
@@ -324,6 +355,26 @@ fn text(bytes: usize) -> String {
     text
 }
 
+/// A text with a needle in each megabyte, and some at its end.
+fn needles(mut text: Vec<u8>) -> Vec<u8> {
+    let places = (0..text.len().saturating_sub(NEEDLE.len())).step_by(1 << 20);
+    places.for_each(|place| text[place..place + NEEDLE.len()].copy_from_slice(NEEDLE));
+    (0..3).for_each(|_| text.extend_from_slice(NEEDLE));
+    text
+}
+
+/// For each node the next one: a way through all of them, in no order that a cache likes.
+fn graph(bytes: usize) -> Vec<u8> {
+    let nodes = bytes / 8;
+    let (mut order, mut seed): (Vec<u64>, u64) = ((0..nodes as u64).collect(), 1);
+    // After Sattolo: what comes of swapping each with one before it is one circle.
+    for node in (1..nodes).rev() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(node, ((seed >> 33) % node as u64) as usize);
+    }
+    order.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
 /// Numbers from 0 to 999.
 fn numbers(bytes: usize) -> Vec<u8> {
     let numbers = (0..bytes as u64 / 8).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as i64 % 1_000);
@@ -394,6 +445,9 @@ impl ProgramReport {
         let costs = self.costs.iter().map(|cost| vec![cost.what.to_owned(), format!("{:.1} {}", cost.cost.median, cost.unit)]);
         println!("{}\n", table(&["cost", "median"], &costs.collect::<Vec<_>>()));
         self.predicate.print();
+        if let Some(over_link) = &self.over_link {
+            over_link.print();
+        }
     }
 
     fn write(&self, path: &Path) -> Result<(), Fault> {

@@ -8,7 +8,7 @@ use pithead_model::{Blame, Fault, Rate};
 use serde::Deserialize;
 
 /// Where drives and the HTTP server are, as the host sees them.
-pub(super) const DRIVES_ADDRESS: &str = "10.77.0.2";
+pub(crate) const DRIVES_ADDRESS: &str = "10.77.0.2";
 const HOST_ADDRESS: &str = "10.77.0.1";
 /// Each end's name, in its own namespace.
 const LINK: &str = "near0";
@@ -30,7 +30,7 @@ const QUIET_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The namespaces of this run. Dropping it removes them, with whatever still runs in them.
 #[derive(Debug)]
-pub(super) struct Namespaces {
+pub(crate) struct Namespaces {
     host: String,
     drives: String,
 }
@@ -54,7 +54,7 @@ struct Counter {
 
 impl Namespaces {
     /// Makes them and the link, which is not shaped yet. What killed runs left is removed first.
-    pub(super) fn make() -> Result<Self, Fault> {
+    pub(crate) fn make() -> Result<Self, Fault> {
         remove_stale();
         let named = |side| format!("{PREFIX}{}-{side}", std::process::id());
         // There from the start, so that a failure half-way is cleaned up too.
@@ -76,7 +76,7 @@ impl Namespaces {
     }
 
     /// Shapes the link to a rate in each direction.
-    pub(super) fn shape(&self, rate: Rate) -> Result<(), Fault> {
+    pub(crate) fn shape(&self, rate: Rate) -> Result<(), Fault> {
         let bits = format!("{:.0}bit", rate.bits_per_second);
         let shaped = ["root", "tbf", "rate", &bits, "burst", BURST, "latency", LATENCY];
         for name in [&self.host, &self.drives] {
@@ -87,12 +87,12 @@ impl Namespaces {
     }
 
     /// How to start a command at the host, or with the drives, on one core or any.
-    pub(super) fn at_host(&self, core: Option<usize>) -> Vec<String> {
+    pub(crate) fn at_host(&self, core: Option<usize>) -> Vec<String> {
         inside(&self.host, core)
     }
 
     /// See [`Self::at_host`].
-    pub(super) fn at_drives(&self, core: Option<usize>) -> Vec<String> {
+    pub(crate) fn at_drives(&self, core: Option<usize>) -> Vec<String> {
         inside(&self.drives, core)
     }
 
@@ -152,15 +152,15 @@ fn run_of(name: &str) -> Option<u32> {
     SIDES.contains(&side).then(|| run.parse().ok()).flatten()
 }
 
-/// Whether a process is there and runs this benchmark.
+/// Whether a process is there and runs a benchmark.
 fn runs(id: u32) -> bool {
     let line = Path::new("/proc").join(id.to_string()).join("cmdline");
     std::fs::read(line).is_ok_and(|line| is_this(&line))
 }
 
-/// Whether a command line, its words closed by zeros, is one of this benchmark.
+/// Whether a command line, its words closed by zeros, is one of a benchmark.
 fn is_this(line: &[u8]) -> bool {
-    line.split(|byte| *byte == 0).any(|word| word == b"neardata")
+    line.split(|byte| *byte == 0).any(|word| word == b"bench")
 }
 
 /// Kills what runs in a namespace of ours and removes it. It may be gone already; nothing is left to do about it either way.

@@ -13,6 +13,7 @@ unsafe extern "C" {
     fn output_wait(port: u32, length: usize);
     fn file_size(file: u32) -> u64;
     fn file_read(file: u32, offset: u64, into: *mut u8, length: usize) -> usize;
+    fn file_find(file: u32, from: u64, to: u64, patterns: *const u8, length: usize, hits: *mut u64, hits_max: u32) -> u32;
     fn time_ns() -> u64;
     #[link_name = "yield"]
     fn give_way();
@@ -25,7 +26,7 @@ const BATCH: usize = 256 << 10;
 #[unsafe(no_mangle)]
 extern "C" fn pithead_abi_1() {}
 
-const SSDLETS: [&str; 9] = [
+const SSDLETS: [&str; 11] = [
     "name words\nargument file\noutput u64,u64,u64\n",
     "name count\nargument file\noutput u64,u64,u64\n",
     "name select\nargument file\noutput u64,u64,u64\n",
@@ -35,6 +36,8 @@ const SSDLETS: [&str; 9] = [
     "name echo\ninput u64\noutput u64\n",
     "name serve\ninput u64\noutput u64\noutput u64,u64,u64\n",
     "name read\nargument file\noutput u64,u64,u64\n",
+    "name search\nargument file\noutput u64,u64,u64\n",
+    "name chase\nargument file\noutput u64,u64,u64\n",
 ];
 
 #[unsafe(no_mangle)]
@@ -78,11 +81,14 @@ extern "C" fn pithead_run(number: u32) -> i32 {
             batches(file, |bytes| read += bytes.len() as u64);
             (read, 0)
         }),
+        9 => measured(|file| (search(file), 0)),
+        10 => measured(|file| ((0..kernels::STEPS).fold(0, |node, _| number_at(file, node)), kernels::STEPS)),
         _ => {}
     }
     0
 }
 
+const HITS_MAX: usize = 4096;
 const CALLS: u64 = 5_000_000;
 const YIELDS: u64 = 200_000;
 const HOPS: u64 = 50_000;
@@ -132,6 +138,28 @@ fn serve() {
         }
     }
     put(1, &[2 * HOPS, 0, unsafe { time_ns() } - started]);
+}
+
+/// How often the needle is in a file, as the drive finds it.
+fn search(file: u32) -> u64 {
+    let pattern = [&(kernels::NEEDLE.len() as u32).to_le_bytes(), kernels::NEEDLE].concat();
+    let (mut hits, mut found, mut from) = (vec![0_u64; HITS_MAX], 0, 0);
+    loop {
+        let (bytes, into) = (pattern.as_ptr(), hits.as_mut_ptr());
+        let count = unsafe { file_find(file, from, u64::MAX, bytes, pattern.len(), into, HITS_MAX as u32) } as usize;
+        found += count as u64;
+        if count < HITS_MAX {
+            return found;
+        }
+        // The place of a hit is in all but its highest byte.
+        from = (hits[count - 1] & ((1 << 56) - 1)) + 1;
+    }
+}
+
+fn number_at(file: u32, place: u64) -> u64 {
+    let mut bytes = [0; 8];
+    unsafe { file_read(file, 8 * place, bytes.as_mut_ptr(), 8) };
+    u64::from_le_bytes(bytes)
 }
 
 fn batches(file: u32, mut take: impl FnMut(&[u8])) {

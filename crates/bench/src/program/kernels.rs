@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+/// What is searched for.
+pub const NEEDLE: &[u8] = b"Needle, in a haystack";
+/// Steps of a walk through a graph.
+pub const STEPS: u64 = 20_000;
+
 /// Words of a text, by how often they come. A word is a run of letters of ASCII, in lower case.
 pub struct Words {
     counts: HashMap<Vec<u8>, u64, std::hash::BuildHasherDefault<Fnv>>,

@@ -28,7 +28,7 @@ use front::FrontBenchArgs;
 use kv::KvBenchArgs;
 use load::LoadArgs;
 use neardata::{NeardataArgs, NeardataHostArgs};
-use program::ProgramBenchArgs;
+use program::{ProgramBenchArgs, ProgramFarArgs};
 use scan::ScanArgs;
 use services::ServicesBenchArgs;
 use soak::{SoakArgs, SoakClientsArgs};
@@ -74,6 +74,9 @@ pub(crate) enum BenchCommand {
     Yoursql(YoursqlArgs),
     /// SSDlets in their sandbox, beside the same code compiled natively; host calls, ports and starts
     Program(ProgramBenchArgs),
+    /// One end of the link of `program`
+    #[command(hide = true)]
+    ProgramFar(ProgramFarArgs),
     /// Puts and queries beside a drive's background services, under each policy that places them, and simulated
     Services(ServicesBenchArgs),
     /// Drives that are slowed to profiles of devices, in real time, beside the model of the same profiles
@@ -109,6 +112,10 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Store(args) => {
             let options = store::options(args);
             blocking(move || pithead_bench::store(&options)).await?;
+        }
+        BenchCommand::ProgramFar(args) => {
+            let options = program::far_options(args);
+            blocking(move || pithead_bench::program_far(&options)).await?;
         }
         BenchCommand::StoreWriter(args) => {
             let options = store::writer_options(args);

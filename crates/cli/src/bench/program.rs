@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pithead_bench::ProgramOptions;
+use pithead_bench::{ProgramFarOptions, ProgramOptions};
 
 /// Flags of the benchmark of programs for drives.
 #[derive(Debug, Args)]
@@ -20,6 +20,32 @@ pub(crate) struct ProgramBenchArgs {
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// What one end of the link does.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramFarArgs {
+    /// Serve this file
+    #[arg(long, requires = "listen", conflicts_with = "ask")]
+    serve: Option<PathBuf>,
+    /// Where
+    #[arg(long)]
+    listen: Option<String>,
+    /// Ask a server
+    #[arg(long, requires = "work")]
+    ask: Option<String>,
+    /// What for
+    #[arg(long)]
+    work: Option<String>,
+    /// What the path takes there and back at least, in microseconds
+    #[arg(long, default_value_t = 0.0)]
+    path_us: f64,
+}
+
+/// Which end it is.
+pub(super) fn far_options(args: ProgramFarArgs) -> ProgramFarOptions {
+    let ProgramFarArgs { serve, listen, ask, work, path_us } = args;
+    ProgramFarOptions { serve: serve.zip(listen), ask: ask.zip(work), path_us }
 }
 
 /// What to measure.
