@@ -11,8 +11,8 @@ use memchr::memmem::Finder;
 use pithead_model::{Blame, Fault};
 use serde::{Deserialize, Serialize};
 
-use super::kernels::Words;
-use super::{BATCH, NEEDLE, STEPS};
+use super::data::BATCH;
+use super::kernels::{NEEDLE, STEPS, Words};
 use crate::tables::io;
 
 /// Bytes of a request: offset, length, and the nanoseconds that the answer is held back.
@@ -184,7 +184,7 @@ pub(super) fn first_line(from: impl Read) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{graph, needles};
+    use super::super::data::{graph, needles};
     use super::*;
 
     fn asked(bytes: &[u8], work: &str) -> FarAnswer {

@@ -13,8 +13,8 @@ use pithead_model::{Blame, Fault, Rate, parse_rate};
 use pithead_store::{DiskStore, Durability, Store, StoreOptions, Write};
 use serde::Serialize;
 
+use super::data::{graph, needles};
 use super::far::{FarAnswer, first_line};
-use super::{graph, needles};
 use crate::drives::{DriveProcess, through};
 use crate::neardata::namespaces::{DRIVES_ADDRESS, Namespaces};
 use crate::report::table;
