@@ -27,6 +27,8 @@ const PATH_US: f64 = 90.0;
 /// What is done, over which file.
 const WORKS: [(&str, &str, &str); 3] =
     [("word count", "words", "text"), ("string search", "search", "text"), ("pointer chasing", "chase", "graph")];
+/// A value of a drive has 64 MiB at most.
+const FILE_BYTES_MAX: usize = 60 << 20;
 /// Files of SSDlets are the values of Kinetic clients.
 const FILE_PREFIX: &str = "kinetic/key/";
 
@@ -121,10 +123,11 @@ pub(super) fn over_link(folder: &Path, bytes: usize, runs: usize) -> Result<Over
 impl Stage {
     fn set(folder: &Path, bytes: usize) -> Result<Stage, Fault> {
         let text = folder.join("text");
-        let words = std::fs::read(&text).map_err(|error| io(&text, &error))?;
+        let mut words = std::fs::read(&text).map_err(|error| io(&text, &error))?;
+        words.truncate(FILE_BYTES_MAX);
         std::fs::write(&text, needles(words)).map_err(|error| io(&text, &error))?;
         let graph_file = folder.join("graph");
-        std::fs::write(&graph_file, graph(bytes)).map_err(|error| io(&graph_file, &error))?;
+        std::fs::write(&graph_file, graph(bytes.min(FILE_BYTES_MAX))).map_err(|error| io(&graph_file, &error))?;
         let data = folder.join("far-drive");
         fill(&data, folder)?;
         let namespaces = Namespaces::make()?;
