@@ -198,7 +198,8 @@ fn source(args: &SqlArgs) -> Result<Source, CliError> {
         };
     }
     if let Some(file) = args.statements.iter().map(Path::new).find(|text| text.is_file()) {
-        let hint = format!("-f {} runs the statements in it", file.display());
+        let file_name = file.display();
+        let hint = format!("-f {file_name} runs the statements in it; \"FROM '{file_name}'\" reads its rows");
         return Err(Fault::new(Blame::User, format!("{} is a file, not a statement", file.display())).hint(hint).into());
     }
     let mut texts = [args.commands.as_slice(), &args.statements].concat();
@@ -241,6 +242,7 @@ mod tests {
         assert!("pithead.pushdown".parse::<Setting>().is_err());
         assert!("a; DROP TABLE t --=1".parse::<Setting>().is_err());
     }
+
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Both ends of reads across a link: a plain server of a folder's bytes, and a host that works on what it reads there.
+//! Both ends of reads across a link: a plain server of a file's bytes, and a host that works on what it reads there.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

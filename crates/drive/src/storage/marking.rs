@@ -111,7 +111,7 @@ impl Marker {
         let heirs = heirs(&run, &slices);
         let left = adopt(&self.store, &self.workers, into, run, slices, columns).await?;
         let filters = Arc::clone(&self.filters);
-        if let Err(fault) = self.workers.blocking(move || filters.inherit(&heirs)).await? {
+        if let Err(fault) = self.workers.blocking(move || filters.inherit(&heirs)).await.and_then(|done| done) {
             // They are made again where they are missed.
             tracing::warn!(%fault, "filters of columns were not taken along");
         }

@@ -25,7 +25,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-fn done(arguments: &[&str]) -> String {
+pub(super) fn done(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
     String::from_utf8(output.stdout).expect("what is shown is UTF-8")
@@ -36,7 +36,7 @@ fn background(address: &str) -> Json {
     serde_json::from_str(&done(&["service", "ls", "--json", "--drives", address])).unwrap()
 }
 
-fn service(address: &str, name: &str) -> Json {
+pub(super) fn service(address: &str, name: &str) -> Json {
     let background = background(address);
     let services = background["services"].as_array().unwrap();
     services.iter().find(|service| service["name"] == name).unwrap_or_else(|| panic!("no {name}: {background}")).clone()
@@ -46,7 +46,7 @@ fn tell(address: &str, words: &[&str]) {
     done(&[&["service"], words, &["--drives", address]].concat());
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
         assert!(since.elapsed() < LIMIT, "never: {what}");
@@ -54,7 +54,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-async fn attach(process: &DriveProcess) -> Engine {
+pub(super) async fn attach(process: &DriveProcess) -> Engine {
     let target = Target::Drives(vec![process.address().to_owned()]);
     connect(&target, &EmbedOptions::default()).await.unwrap()
 }

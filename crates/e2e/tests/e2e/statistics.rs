@@ -3,44 +3,23 @@
 use std::fmt::Write as _;
 use std::fs::write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use pithead_e2e::{DriveProcess, Table, block_on, collect, pithead, table};
-use pithead_embed::{EmbedOptions, Engine, Target, connect};
+use pithead_e2e::{DriveProcess, Table, block_on, collect, table};
+use pithead_embed::Engine;
 use pithead_host::Session;
-use serde_json::Value as Json;
 use tempfile::TempDir;
 
-/// Longer than anything here takes, on a machine that has other things to do.
-const LIMIT: Duration = Duration::from_secs(120);
+use super::services::{attach, done, service, until};
+
 /// Rows of the table, and of its slices.
 const ROWS: u64 = 20_000;
 const SLICES: u64 = 10;
 
-fn done(arguments: &[&str]) -> String {
-    let mut command = Command::new(pithead());
-    command.args(arguments).env_remove("PITHEAD_DRIVES").env_remove("PITHEAD_DATA").env("NO_COLOR", "1").stdin(Stdio::null());
-    let output = command.output().expect("the program starts");
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("what is shown is UTF-8")
-}
-
 fn filters(address: &str) -> u64 {
-    let shown: Json = serde_json::from_str(&done(&["service", "ls", "--json", "--drives", address])).unwrap();
-    let services = shown["services"].as_array().unwrap();
-    let statistics = services.iter().find(|service| service["name"] == "statistics").expect("the service is there");
+    let statistics = service(address, "statistics");
     assert_ne!(statistics["activity"], "failed", "{statistics}");
     statistics["found"].as_u64().unwrap()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < LIMIT, "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Every slice has ids from all over.
@@ -52,10 +31,6 @@ fn rows(path: &Path) {
     let mut text = "id,k\n".to_owned();
     (0..ROWS).for_each(|row| writeln!(text, "{},{row}", id(row)).unwrap());
     write(path, text).unwrap();
-}
-
-async fn attach(process: &DriveProcess) -> Engine {
-    connect(&Target::Drives(vec![process.address().to_owned()]), &EmbedOptions::default()).await.unwrap()
 }
 
 /// The rows that have one of these ids, and how many slices were read for them.
