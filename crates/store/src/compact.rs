@@ -26,6 +26,8 @@ const PLACES_MAX: usize = 1_024;
 const SMALL_FILES_MAX: usize = 256;
 /// The number of segments that a writer cleans when it has found no room.
 const RECLAIMED_MAX: usize = 64;
+/// How often a segment's values are looked for before it is left alone.
+const PASSES_MAX: u32 = 4;
 /// The longest time that such a writer waits for compaction in progress.
 const RECLAIM_WAIT: Duration = Duration::from_secs(10);
 
@@ -77,6 +79,8 @@ struct Emptying {
     one: Sealed,
     /// Up to where places were looked for.
     at: u64,
+    /// How often they were looked for from the beginning.
+    passes: u32,
     places: VecDeque<(ValueLocation, Key)>,
     copying: Option<Copying>,
     moves: Moves,
@@ -234,7 +238,7 @@ impl Running {
             Job::Punch(one) => Running::Punch(Punching { one, at: 0, gaps: VecDeque::new(), dead_bytes: 0 }),
             Job::Empty(one) => {
                 let (places, moves) = (VecDeque::new(), Moves::new(core));
-                Running::Empty(Emptying { one, at: 0, places, copying: None, moves })
+                Running::Empty(Emptying { one, at: 0, passes: 1, places, copying: None, moves })
             }
         }
     }
@@ -299,6 +303,10 @@ impl Emptying {
         }
         if core.index.places(self.one.file, 0, 1)?.is_empty() {
             done.segments += 1;
+        } else if self.passes < PASSES_MAX && !core.work.state.lock().stuck.contains(&self.one.file) {
+            // Values that became shares meanwhile lie where they lay, under other keys.
+            (self.passes, self.at) = (self.passes + 1, 0);
+            return Ok(Stepped::Did(0));
         } else {
             self.is_stuck(core);
         }

@@ -18,6 +18,7 @@ use crate::resources::Workers;
 use crate::storage::Storage;
 use crate::storage::claims::unclaimed;
 use crate::storage::directories::{Directories, gone, parse};
+use crate::storage::discards::filters_of;
 use crate::storage::keys::{check_name, condemned_key, slice_key};
 use crate::storage::leases::{Lease, Leases};
 use crate::storage::loads::ROWS_WAIT;
@@ -209,7 +210,9 @@ impl RunWriter {
             let meta = Write::Put(Put { expected, ..Put::forced(slice_key(&self.run), meta) });
             let named = staged.into_iter().filter_map(|(number, value)| value.named(slice_key(&self.run.slice(number))));
             let batch = [meta, Write::delete(condemned_key(&self.run))].into_iter().chain(unclaimed(&*self.store, &self.run)?);
-            self.store.adopt(named.collect(), batch.collect())?;
+            // Filters of slices that are no more what they were would outlive the process that knows so.
+            let filters = filters_of(&*self.store, &self.run)?.into_iter().map(Write::delete);
+            self.store.adopt(named.collect(), batch.chain(filters).collect())?;
             self.leases.revive(&self.run);
             self.directories.forget(&self.run);
             self.slices.forget(&self.run);

@@ -168,10 +168,17 @@ fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
     let key = run.to_string();
     let Some(prefix) = key.strip_suffix("meta") else { return Ok(()) };
     let mut keys: Vec<Key> = store.list(prefix.as_bytes())?.into_iter().map(|entry| entry.key).collect();
-    let filters = store.list(format!("{FILTER_PREFIX}{prefix}").as_bytes())?;
-    keys.extend(filters.into_iter().map(|entry| entry.key));
+    keys.extend(filters_of(store, run)?);
     keys.extend([condemned_key(run), claim_key(run), retired_key(run)]);
     Ok(store.write(keys.into_iter().map(Write::delete).collect(), Durability::Through)?)
+}
+
+/// The keys of the filters of a run's slices.
+pub(super) fn filters_of(store: &dyn Store, run: &SliceKey) -> Result<Vec<Key>, Fault> {
+    let key = run.to_string();
+    let Some(prefix) = key.strip_suffix("meta") else { return Ok(Vec::new()) };
+    let filters = store.list(format!("{FILTER_PREFIX}{prefix}").as_bytes())?;
+    Ok(filters.into_iter().map(|entry| entry.key).collect())
 }
 
 #[cfg(test)]

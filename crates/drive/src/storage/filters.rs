@@ -155,15 +155,18 @@ impl Filters {
         let mut wanted = self.wanted.lock();
         for (_, column) in places(slice, predicates) {
             let suits = schema.fields().get(column).is_some_and(|field| ValueFilter::suits(field.data_type()));
-            if suits && have.len() < FILTERS_MAX && !have.contains(&column) {
-                wanted.count(WantedFilter { slice: slice.key.clone(), schema: Arc::clone(schema), column });
+            if suits && !have.contains(&column) {
+                wanted.count(WantedFilter { slice: slice.key.clone(), schema: Arc::clone(schema), column }, have.len());
             }
         }
     }
 
-    /// What to make next.
+    /// What to make next. Where that comes to nothing, the column is asked for again once it was read in vain as often as before.
     pub(crate) fn next_wanted(&self) -> Option<WantedFilter> {
-        self.wanted.lock().queue.pop_front()
+        let mut wanted = self.wanted.lock();
+        let next = wanted.queue.pop_front()?;
+        wanted.reads_in_vain.pop(&(next.slice.clone(), next.column));
+        Some(next)
     }
 
     /// A filter is not worth its room.
@@ -171,8 +174,13 @@ impl Filters {
         self.wanted.lock().reads_in_vain.put((wanted.slice.clone(), wanted.column), REFUSED);
     }
 
-    /// Stores a filter. A crash may lose it, for it is made again. Blocks. The caller has leased the run.
+    /// Stores a filter, unless the slice has as many as it may. A crash may lose it, for it is made again. Blocks. The caller has
+    /// leased the run.
     pub(crate) fn put(&self, made: &WantedFilter, filter: &ValueFilter) -> Result<(), Fault> {
+        let is_full = |columns: &BTreeSet<usize>| columns.len() >= FILTERS_MAX && !columns.contains(&made.column);
+        if self.there.lock().get(&made.slice).is_some_and(is_full) {
+            return Ok(());
+        }
         let write = Write::put(filter_key(&made.slice, made.column), filter.to_bytes());
         self.store.write(vec![write], Durability::Back)?;
         self.there.lock().entry(made.slice.clone()).or_default().insert(made.column);
@@ -245,7 +253,12 @@ impl Kept {
 }
 
 impl Wanted {
-    fn count(&mut self, filter: WantedFilter) {
+    /// `have`: how many filters the slice has.
+    fn count(&mut self, filter: WantedFilter, have: usize) {
+        let queued = self.queue.iter().filter(|other| other.slice == filter.slice).count();
+        if have + queued >= FILTERS_MAX {
+            return;
+        }
         let reads = self.reads_in_vain.get_or_insert_mut((filter.slice.clone(), filter.column), || 0);
         if *reads == REFUSED {
             return;

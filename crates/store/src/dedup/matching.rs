@@ -5,7 +5,7 @@ use super::table::{At, Source, Table, mark_of};
 use super::{Did, source_key};
 use crate::core::Core;
 use crate::index::Was;
-use crate::{StoreError, Value};
+use crate::{Key, StoreError, Value};
 
 /// Chunks that are looked up in one step.
 const LOOKUPS: usize = 512;
@@ -33,6 +33,8 @@ pub(super) struct Matching {
 /// A comparison from a place on, first forward and then backward.
 #[derive(Debug)]
 struct Comparing {
+    /// The source's.
+    key: Key,
     at: usize,
     source: u32,
     offset: usize,
@@ -146,6 +148,7 @@ fn begin(core: &Core, table: &Table, chunk: &Chunk, at: At) -> Result<Option<Com
     let offset = at.offset as usize;
     let source_bytes = raw.bytes as usize;
     let comparing = Comparing {
+        key,
         at: chunk.at,
         source: at.source,
         offset,
@@ -159,7 +162,7 @@ fn begin(core: &Core, table: &Table, chunk: &Chunk, at: At) -> Result<Option<Com
 }
 
 impl Window {
-    /// A part of a source, through what was read last if that has all of it.
+    /// A part of a source, through what was read last if that has all of it. Nothing, if the source is no more where it was.
     fn read(&mut self, core: &Core, on: &Comparing, part: std::ops::Range<usize>, most: usize) -> Result<Value, StoreError> {
         let place = match &on.was {
             Was::Inline(value) => return Ok(value.slice(part)),
@@ -171,7 +174,13 @@ impl Window {
             // A comparison forward is read a step ahead, so that short runs do not cost a request each.
             let upto = part.end.max(part.start + if on.turned { 0 } else { most }).min(on.source_bytes);
             let range = place.offset + part.start as u64..place.offset + upto as u64;
-            *self = Window { source: Some(on.source), start: part.start, bytes: core.segments.read_part(place.file, range)? };
+            let bytes = core.segments.read_part(place.file, range)?;
+            // A source that has moved meanwhile may have left holes, which would be compared as zeros.
+            if !core.index.place(&on.key)?.is_some_and(|(now, _)| now == *place) {
+                *self = Window::default();
+                return Ok(Value::new());
+            }
+            *self = Window { source: Some(on.source), start: part.start, bytes };
         }
         Ok(self.bytes.slice(part.start - self.start..part.end - self.start))
     }

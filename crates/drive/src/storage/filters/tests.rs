@@ -51,13 +51,43 @@ fn a_column_is_wanted_once_it_was_read_in_vain_twice() {
     filters.read_in_vain(&one, &part, &both);
     filters.read_in_vain(&slice(1, 1, None), &part, &both);
     assert!(filters.next_wanted().is_none(), "each of them once");
-    (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
+    (0..4).for_each(|_| filters.read_in_vain(&one, &part, &both));
     let next = filters.next_wanted().unwrap();
     assert_eq!((&next.slice, next.column), (&one.key, 0));
     assert!(filters.next_wanted().is_none(), "floats have no filters, and one is enough");
     filters.refuse(&next);
     (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
     assert!(filters.next_wanted().is_none(), "it is not worth it");
+}
+
+#[test]
+fn a_slice_has_a_bounded_number_of_filters() {
+    let filters = open(&Arc::default(), 1 << 20);
+    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    let part = schema(&names.iter().map(|name| (name.as_str(), DataType::Int64)).collect::<Vec<_>>());
+    let one = slice(1, 0, None);
+    let any = [Predicate::Any((0..100).flat_map(|column| equal(column, 7)).collect())];
+    (0..2).for_each(|_| filters.read_in_vain(&one, &part, &any));
+    let wanted: Vec<WantedFilter> = std::iter::from_fn(|| filters.next_wanted()).collect();
+    assert_eq!(wanted.len(), FILTERS_MAX);
+    // While these are made, others are asked for.
+    (0..2).for_each(|_| filters.read_in_vain(&one, &part, &any));
+    let more = std::iter::from_fn(|| filters.next_wanted());
+    wanted.iter().chain(&more.collect::<Vec<_>>()).for_each(|wanted| filters.put(wanted, &of(&[1])).unwrap());
+    let columns: Vec<WantedFilter> = (10..20).map(|column| self::wanted(&one, column)).collect();
+    columns.iter().for_each(|wanted| filters.put(wanted, &of(&[1])).unwrap());
+    assert_eq!(filters.count(), FILTERS_MAX as u64);
+}
+
+#[test]
+fn a_filter_that_was_not_made_is_asked_for_again() {
+    let filters = open(&Arc::default(), 1 << 20);
+    let (one, part) = (slice(1, 0, None), schema(&[("a", DataType::Int64)]));
+    for _ in 0..2 {
+        (0..2).for_each(|_| filters.read_in_vain(&one, &part, &equal(0, 7)));
+        assert_eq!(filters.next_wanted().unwrap().column, 0);
+        assert!(filters.next_wanted().is_none());
+    }
 }
 
 #[tokio::test]

@@ -157,6 +157,30 @@ fn a_segment_may_go_while_it_is_punched() {
     assert!(segment_paths(dir.path()).is_empty());
 }
 
+/// A value becomes one that is shared, under a key of its own, after its segment's values were listed.
+#[test]
+fn values_that_are_shared_meanwhile_move_as_well() {
+    for steps in 1..4 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        store.core.work.state.lock().no_punch = true;
+        store.through((0..8).map(|n| put(&format!("k{n}"), value(n, 1 << 19))).collect()).unwrap();
+        store.through((2..8).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+        store.core.segments.seal(None);
+        let before = segment_paths(dir.path());
+        (0..steps).for_each(|_| assert!(store.compact_step(1 << 18).unwrap().is_some()));
+        let copy = |from: &'static str, to: &'static str| Write::Copy { from: from.into(), to: to.into(), splice: None };
+        store.through(vec![copy("k0", "copy")]).unwrap();
+        store.compact_now().unwrap();
+        store.flush().unwrap();
+        assert!(store.core.work.state.lock().stuck.is_empty(), "after {steps} steps");
+        assert!(before.iter().all(|path| !path.exists()), "after {steps} steps");
+        for (key, n) in [("k0", 0), ("copy", 0), ("k1", 1)] {
+            assert_eq!(store.held(key).unwrap(), value(n, 1 << 19));
+        }
+    }
+}
+
 /// Signals that a thread is over, whether it succeeded or failed.
 struct Ends<'a>(&'a AtomicBool);
 
