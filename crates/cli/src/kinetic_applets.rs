@@ -131,7 +131,7 @@ impl DriveApplets {
         let read = move || -> Result<Bytes, Failure> {
             let mut module = Vec::new();
             for key in shards {
-                let missing = || Failure::new(Code::NotFound, format!("there is no key {}", key.escape_ascii()));
+                let missing = || Failure::new(Code::InvalidExecute, format!("there is no key {}", key.escape_ascii()));
                 let (value, _) = store.get(&keys::stored(&key))?.ok_or_else(missing)?;
                 if module.len() + value.len() > MODULE_BYTES_MAX {
                     let what = format!("the program has more than the {MODULE_BYTES_MAX} bytes of a module");
@@ -207,8 +207,7 @@ fn check(request: &ManageApplet, caller: &Caller) -> Result<(), Failure> {
 
 /// Whether a scope that names the engine lets the caller read what its key names. As with slices, one for every key does not.
 fn asks_engine(caller: &Caller, key: &[u8]) -> bool {
-    let names_it = caller.identity.scopes.iter().any(|scope| scope.offset == 0 && scope.value.starts_with(ENGINE));
-    names_it && caller.check(Permission::Read, Some(key)).is_ok()
+    caller.identity.may_under(ENGINE, Permission::Read, key, caller.tls)
 }
 
 /// Rows as a stream of Arrow IPC, and how many they are.
@@ -260,7 +259,7 @@ struct CallerReads(Caller);
 impl Reads for CallerReads {
     fn domain(&self, domain: &str) -> bool {
         let slices = [SLICES, domain.as_bytes(), b"/"].concat();
-        self.0.identity.sees_slices() && self.0.check(Permission::Read, Some(&slices)).is_ok()
+        self.0.identity.may_under(SLICES, Permission::Read, &slices, self.0.tls)
     }
 
     fn key(&self, key: &[u8]) -> bool {
@@ -347,7 +346,7 @@ mod tests {
             assert!(store.get(&keys::stored(key.as_bytes())).unwrap().is_none(), "{key}");
         }
         let absent = managed(&drive, execute(&["shard-1", "shard-3"], &["kept"]), Identity::factory()).await.unwrap_err();
-        assert_eq!(absent.code, Code::NotFound);
+        assert_eq!((absent.code, absent.what.as_str()), (Code::InvalidExecute, "there is no key shard-3"));
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -370,6 +369,32 @@ mod tests {
         }
         let written = ManageApplet { output_key: Some("out".into()), ..request() };
         assert_eq!(managed(&drive, written, may).await.unwrap_err().code, Code::NotAuthorized);
+    }
+
+    /// A scope for every key and one for another domain together let a program read all domains.
+    #[test]
+    fn a_scope_for_one_domain_opens_no_other() {
+        let scope = |value: &str, permission, tls_required| Scope {
+            offset: 0,
+            value: value.into(),
+            permissions: vec![permission],
+            tls_required,
+        };
+        let reads = |scopes: Vec<Scope>| {
+            let identity = Arc::new(Identity { scopes, ..Identity::factory() });
+            let caller = Caller { identity, tls: false, limits: Limits::default() };
+            let engine = asks_engine(&caller, b"pithead/engine/main/t");
+            (CallerReads(caller).domain("main"), engine)
+        };
+        let all = || scope("", Permission::Read, false);
+        let read = |value| scope(value, Permission::Read, false);
+        assert_eq!(reads(vec![read("pithead/slice/main/"), read("pithead/engine/")]), (true, true));
+        let others = vec![all(), read("pithead/slice/lab/"), read("pithead/engine/lab/")];
+        assert_eq!(reads(others), (false, false));
+        let to_run = |value| scope(value, Permission::Applet, false);
+        assert_eq!(reads(vec![all(), to_run("pithead/slice/main/"), to_run("pithead/engine/")]), (false, false));
+        let by_tls = |value| scope(value, Permission::Read, true);
+        assert_eq!(reads(vec![all(), by_tls("pithead/slice/main/"), by_tls("pithead/engine/")]), (false, false));
     }
 
     #[test]

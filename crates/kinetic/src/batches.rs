@@ -8,6 +8,7 @@ use pithead_store::{Durability, Expected, Key, Store, StoreError, Version, Write
 
 use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
+use crate::limits::Limits;
 use crate::proto::{Batch, Body};
 use crate::service::Service;
 use crate::values::{delete_of, put_of};
@@ -23,18 +24,24 @@ pub(crate) struct Batches {
 #[derive(Debug, Default)]
 struct Open {
     writes: Vec<Write>,
+    /// One more than a batch may have at most, so that the first that is over the limit is named, too.
     sequences: Vec<i64>,
     bytes: u64,
-    /// The first command that cannot be done, and why.
-    failed: Option<(i64, Failure)>,
+    failed: Option<Failed>,
+    /// The count of [`Erasures`](crate::erasures::Erasures) when it was opened.
+    opened: u64,
 }
+
+/// The first command of a batch that cannot be done, one of those that came, and why. None: none came.
+type Failed = (Option<i64>, Failure);
 
 /// A batch that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     writes: Vec<Write>,
     sequences: Vec<i64>,
-    failed: Option<(i64, Failure)>,
+    failed: Option<Failed>,
+    opened: u64,
 }
 
 impl Batches {
@@ -55,7 +62,7 @@ impl Batches {
         if self.open.len() >= most {
             return Err(Failure::invalid(format!("{most} batches are open, which is the limit")));
         }
-        self.open.insert(id, Open::default());
+        self.open.insert(id, Open { opened: self.service.erasures.count(), ..Open::default() });
         Ok(Answer::success())
     }
 
@@ -64,12 +71,13 @@ impl Batches {
         let limits = self.service.options.limits;
         let Some(open) = self.open.get_mut(&id) else { return };
         let sequence = call.header.sequence.unwrap_or(0);
-        if open.sequences.len() >= limits.batch_commands {
+        let over = open.sequences.len() >= limits.batch_commands;
+        open.note(sequence, &limits);
+        if over {
             let what = format!("a batch has at most {} commands", limits.batch_commands);
             open.fail(&self.service, sequence, Failure::invalid(what));
             return;
         }
-        open.sequences.push(sequence);
         let write = checked.and_then(|()| match call.kind {
             RequestKind::Put => put_of(call, &limits),
             _ => delete_of(call, &limits),
@@ -95,6 +103,7 @@ impl Batches {
     /// Notes that something else than a PUT or DELETE was sent in a batch.
     pub fn spoil(&mut self, id: u32, sequence: i64) {
         if let Some(open) = self.open.get_mut(&id) {
+            open.note(sequence, &self.service.options.limits);
             open.fail(&self.service, sequence, Failure::new(Code::InvalidBatch, "a batch has PUT and DELETE only"));
         }
     }
@@ -106,10 +115,10 @@ impl Batches {
         let expected = count.and_then(|count| usize::try_from(count).ok());
         if open.failed.is_none() && count.is_some() && expected != Some(open.sequences.len()) {
             let what = format!("the client sent {} commands, and {} came", count.unwrap_or(0), open.sequences.len());
-            let last = open.sequences.last().copied().unwrap_or(0);
+            let last = open.sequences.last().copied();
             open.failed = Some((last, Failure::new(Code::InvalidBatch, what)));
         }
-        Some(Ended { writes: open.writes, sequences: open.sequences, failed: open.failed })
+        Some(Ended { writes: open.writes, sequences: open.sequences, failed: open.failed, opened: open.opened })
     }
 
     /// Forgets a batch. False: there is no such batch.
@@ -131,9 +140,16 @@ impl Drop for Batches {
 }
 
 impl Open {
+    /// Notes a command that came. The list does not grow with what is over the limit.
+    fn note(&mut self, sequence: i64, limits: &Limits) {
+        if self.sequences.len() <= limits.batch_commands {
+            self.sequences.push(sequence);
+        }
+    }
+
     /// The first failure counts. What was held is not needed any more.
     fn fail(&mut self, service: &Service, sequence: i64, failure: Failure) {
-        self.failed.get_or_insert((sequence, failure));
+        self.failed.get_or_insert((Some(sequence), failure));
         self.writes.clear();
         self.release(service);
     }
@@ -151,12 +167,18 @@ fn reserve(service: &Service, bytes: u64) -> bool {
 
 impl Ended {
     /// Does all commands, durably, or none.
-    pub fn commit(self, store: &dyn Store) -> Answer {
-        let Ended { writes, sequences, failed } = self;
+    pub fn commit(self, service: &Service) -> Answer {
+        let Ended { writes, sequences, failed, opened } = self;
         if let Some((sequence, failure)) = failed {
-            return answer(sequences, Some(sequence), failure.into());
+            return answer(sequences, sequence, failure.into());
         }
-        match store.write(writes.clone(), Durability::Through) {
+        let store = &*service.store;
+        let Some(written) = service.erasures.commit(opened, || store.write(writes.clone(), Durability::Through)) else {
+            let failure = Failure::new(Code::InvalidBatch, "all keys were erased since the batch was opened");
+            let first = sequences.first().copied();
+            return answer(sequences, first, failure.into());
+        };
+        match written {
             Ok(()) => answer(sequences, None, Answer::success()),
             Err(StoreError::Conflict { key }) => {
                 let first = first_conflict(store, &writes).and_then(|index| sequences.get(index).copied());

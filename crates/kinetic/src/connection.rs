@@ -9,14 +9,15 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::batches::Batches;
 use crate::code::{Code, Failure, RequestKind};
 use crate::crowd::CrowdPlace;
+use crate::dispatch::{Dispatch, Dispatched};
 use crate::execute::{Answer, Call, Link};
 use crate::frame::Frame;
 use crate::identity::{Identity, PRIORITY_NORMAL};
 use crate::listening::{gone, next_frame, told};
 use crate::managing::Gone;
+use crate::parting::part;
 use crate::proto::{Body, Command, GetLog, Header, auth};
 use crate::reply::{Reply, Signer, message_unsolicited, respond, send, status, unsolicited};
 use crate::service::Service;
@@ -28,10 +29,12 @@ const STRANGER_IDLE: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(6 * 3_600);
 /// How long a caller with a wrong PIN waits for the answer, so that guessing takes long.
 const WRONG_PIN_WAIT: Duration = Duration::from_millis(500);
-/// Wrong signatures and PINs after which the connection is closed.
-const FAILURES_MAX: u32 = 16;
-/// Bytes of a command whose sender is not known.
-const STRANGER_COMMAND_BYTES: usize = 8 << 10;
+/// Wrong PINs after which the connection is closed.
+const WRONG_PINS_MAX: u32 = 16;
+/// Wrong signatures after which it is closed. A key cannot be guessed, and some clients test by wrong ones over one connection.
+const WRONG_SIGNATURES_MAX: u32 = 1_024;
+/// Bytes of a command that a PIN allows.
+const PIN_COMMAND_BYTES: usize = 8 << 10;
 /// Bytes that are read from the connection at once.
 const READ_BYTES: usize = 32 << 10;
 
@@ -72,12 +75,14 @@ pub(crate) async fn talk(
                 }
             }
             Next::Last(reply) => {
-                send(&mut stream, reply).await;
-                break;
+                if send(&mut stream, reply).await {
+                    part(&mut stream).await;
+                }
+                return;
             }
         }
     }
-    // What the client is sent last would be lost if the connection were only dropped.
+    // What the client was sent would be lost if the connection were only dropped.
     let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
 }
 
@@ -99,20 +104,21 @@ struct Talk {
     last: Option<i64>,
     /// A request of the caller was signed rightly.
     known: bool,
-    failures: u32,
-    batches: Batches,
+    wrong_pins: u32,
+    wrong_signatures: u32,
+    work: Dispatch,
 }
 
 impl Talk {
     fn new(service: Arc<Service>, link: Link, place: CrowdPlace) -> Talk {
-        let (id, batches) = (service.next_connection(), Batches::new(Arc::clone(&service)));
-        Talk { service, link, place, id, last: None, known: false, failures: 0, batches }
+        let (id, work) = (service.next_connection(), Dispatch::new(Arc::clone(&service)));
+        Talk { service, link, place, id, last: None, known: false, wrong_pins: 0, wrong_signatures: 0, work }
     }
 
     fn greeting(&self) -> Reply {
         let log = GetLog {
             configuration: Some(self.service.configuration(self.link)),
-            limits: Some(self.service.options.limits.told()),
+            limits: Some(self.service.options.told()),
             ..GetLog::default()
         };
         let header = Header {
@@ -147,8 +153,7 @@ impl Talk {
         }
         if identity.is_factory() && !self.link.loopback && !self.service.options.default_credentials {
             let what = "everybody knows the key of this identity: it may call from the drive's own machine only";
-            let header = stranger_header(&bytes);
-            return Next::Answer(respond(&signer, &header, Failure::not_authorized(what).into(), None));
+            return Next::Answer(respond(&signer, &Header::of(&bytes), Failure::not_authorized(what).into(), None));
         }
         self.known = true;
         self.place.keep();
@@ -156,7 +161,7 @@ impl Talk {
             Ok(command) => command,
             Err(error) => {
                 let failure = Failure::invalid(format!("not a command: {error}"));
-                return Next::Answer(respond(&signer, &Header::default(), failure.into(), None));
+                return Next::Answer(respond(&signer, &Header::of(&bytes), failure.into(), None));
             }
         };
         let Some(header) = command.header.clone() else {
@@ -174,13 +179,13 @@ impl Talk {
         let until = until.and_then(|ms| arrived.checked_add(Duration::from_millis(ms)));
         let call = Call { kind, header, body, value: frame.value, identity: Arc::clone(&identity), link: self.link, until };
         let value_bytes = frame.value_bytes;
-        let answer = match self.dispatch(&call, checked, gone).await {
+        let answer = match self.work.dispatch(&call, checked, gone).await {
             Dispatched::Answer(answer) => *answer,
             Dispatched::Silent => {
                 self.service.metrics.count(kind, Code::Success, value_bytes);
                 return Next::Silent;
             }
-            Dispatched::UnknownBatch(what) => return Next::Last(unsolicited(&Failure::invalid(what))),
+            Dispatched::UnknownBatch(failure) => return Next::Last(unsolicited(&failure)),
         };
         let sent_bytes = answer.value.len() as u64;
         self.service.metrics.count(kind, answer.code, value_bytes + sent_bytes);
@@ -218,92 +223,20 @@ impl Talk {
         Ok(())
     }
 
-    async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>, gone: Gone<'_>) -> Dispatched {
-        use RequestKind::{AbortBatch, Delete, EndBatch, Get, ManageApplet, Noop, Peer2PeerPush, Put, StartBatch};
-        let sequence = call.header.sequence.unwrap_or(0);
-        // Some clients send the number 0 with every request.
-        let batch = call.header.batch_id.filter(|id| *id != 0 || self.batches.has(0));
-        if let Some(id) = batch.filter(|_| matches!(call.kind, Put | Delete)) {
-            if !self.batches.has(id) {
-                return Dispatched::UnknownBatch(format!("there is no batch {id}"));
-            }
-            self.batches.add(id, call, checked);
-            return Dispatched::Silent;
-        }
-        if let Err(failure) = checked {
-            return Dispatched::Answer(Box::new(failure.into()));
-        }
-        let done = match call.kind {
-            StartBatch => self.batches.start(call.header.batch_id),
-            EndBatch | AbortBatch => return self.finish(call).await,
-            _ if batch.is_some_and(|id| self.batches.has(id)) => {
-                self.batches.spoil(batch.unwrap_or(0), sequence);
-                Err(Failure::invalid("a batch has PUT and DELETE only"))
-            }
-            Noop => Ok(Answer::success()),
-            Peer2PeerPush => self.service.push(call).await,
-            ManageApplet => self.service.manage_applet(call, gone).await,
-            kind => {
-                // A change of threads takes longer than all else that is done for a value in memory.
-                let resident = (kind == Get).then(|| self.service.get_resident(call)).flatten();
-                if let Some(answer) = resident {
-                    return Dispatched::Answer(Box::new(answer));
-                }
-                let (service, own) = (Arc::clone(&self.service), call.clone());
-                return Dispatched::Answer(Box::new(self.blocking(call, move || service.execute(&own)).await));
-            }
-        };
-        Dispatched::Answer(Box::new(done.unwrap_or_else(Answer::from)))
-    }
-
-    async fn finish(&mut self, call: &Call) -> Dispatched {
-        let id = call.header.batch_id.unwrap_or(0);
-        let unknown = || Dispatched::UnknownBatch(format!("there is no batch {id}"));
-        if call.kind == RequestKind::AbortBatch {
-            return if self.batches.abort(id) { Dispatched::Answer(Box::new(Answer::success())) } else { unknown() };
-        }
-        let count = call.body.batch.as_ref().and_then(|batch| batch.count);
-        let Some(ended) = self.batches.end(id, count) else { return unknown() };
-        let service = Arc::clone(&self.service);
-        Dispatched::Answer(Box::new(self.blocking(call, move || ended.commit(&*service.store)).await))
-    }
-
-    /// Waits for a turn, and then for the store.
-    async fn blocking(&self, call: &Call, work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-        let busy = || Answer::from(Failure::new(Code::ServiceBusy, "too many requests wait; try again later"));
-        let priority = call.header.priority.unwrap_or(PRIORITY_NORMAL);
-        let upkeep = matches!(call.kind, RequestKind::MediaScan | RequestKind::MediaOptimize);
-        let turn = match (upkeep, call.until) {
-            // It takes long, and there is one at a time.
-            (true, _) => None,
-            (false, None) => match self.service.turns.take(priority).await {
-                None => return busy(),
-                turn => turn,
-            },
-            (false, Some(until)) => match tokio::time::timeout_at(until, self.service.turns.take(priority)).await {
-                Ok(Some(turn)) => Some(turn),
-                _ => return busy(),
-            },
-        };
-        let done = self.service.pool.spawn_blocking(work).await;
-        drop(turn);
-        done.unwrap_or_else(|lost| {
-            tracing::error!(%lost, kind = call.kind.name(), "a request of a Kinetic client was lost");
-            Failure::new(Code::InternalError, "the request was lost within the drive").into()
-        })
-    }
-
     async fn answer_pin(&mut self, frame: Frame) -> Next {
         let bytes = frame.message.command_bytes.clone().unwrap_or_default();
-        let small = bytes.len() <= STRANGER_COMMAND_BYTES;
-        let command = match small.then(|| Command::read(&bytes).ok()).flatten() {
-            Some(command) => command,
-            None => return Next::Last(unsolicited(&Failure::invalid("not a command that a PIN allows"))),
+        let small = bytes.len() <= PIN_COMMAND_BYTES;
+        let Some(command) = small.then(|| Command::read(&bytes).ok()).flatten() else {
+            let failure = Failure::invalid("not a command that a PIN allows");
+            return Next::Last(respond(&Signer::Pin, &Header::of(&bytes), failure.into(), None));
         };
         let Some(header) = command.header else {
             let failure = Failure::new(Code::HeaderRequired, "a command has a header");
             return Next::Answer(respond(&Signer::Pin, &Header::default(), failure.into(), None));
         };
+        if let Err(failure) = self.work.check_batch(&header) {
+            return Next::Last(unsolicited(&failure));
+        }
         let answer = match self.check_pin_request(&header) {
             Err(failure) => failure.into(),
             Ok(()) => {
@@ -318,12 +251,13 @@ impl Talk {
         self.service.metrics.count(RequestKind::PinOp, answer.code, 0);
         if answer.code == Code::NotAuthorized {
             tokio::time::sleep(WRONG_PIN_WAIT).await;
-            return self.fail(respond(&Signer::Pin, &header, answer, None));
+            self.wrong_pins += 1;
+            return self.refuse(respond(&Signer::Pin, &header, answer, None), self.wrong_pins >= WRONG_PINS_MAX);
         }
-        let version = (answer.code == Code::VersionFailure).then(|| self.service.states.get().cluster_version);
-        Next::Answer(respond(&Signer::Pin, &header, answer, version))
+        Next::Answer(respond(&Signer::Pin, &header, answer, None))
     }
 
+    /// The cluster version is not looked at: whoever knows a PIN may not know that.
     fn check_pin_request(&mut self, header: &Header) -> Result<(), Failure> {
         self.check_sequence(header)?;
         if header.message_type != Some(RequestKind::PinOp as i32) {
@@ -332,20 +266,19 @@ impl Talk {
         if !self.link.tls {
             return Err(Failure::invalid("PINOP is sent over TLS only"));
         }
-        check_cluster(header, self.service.states.get().cluster_version)?;
         self.service.check_power()
     }
 
     fn turn_away(&mut self, command: &[u8], signer: Signer<'_>, what: &str) -> Next {
-        let header = stranger_header(command);
-        self.fail(respond(&signer, &header, Failure::new(Code::HmacFailure, what).into(), None))
+        self.wrong_signatures += 1;
+        let reply = respond(&signer, &Header::of(command), Failure::new(Code::HmacFailure, what).into(), None);
+        self.refuse(reply, self.wrong_signatures >= WRONG_SIGNATURES_MAX)
     }
 
-    /// Counts somebody who is not who they say. After some of these the connection ends.
-    fn fail(&mut self, reply: Reply) -> Next {
+    /// Answers somebody who is not who they say. `last`: they said so too often.
+    fn refuse(&self, reply: Reply, last: bool) -> Next {
         self.service.metrics.turned_away.inc();
-        self.failures += 1;
-        if self.failures < FAILURES_MAX { Next::Answer(reply) } else { Next::Last(reply) }
+        if last { Next::Last(reply) } else { Next::Answer(reply) }
     }
 
     /// Sends wait as the drive's link says.
@@ -356,24 +289,10 @@ impl Talk {
     }
 }
 
-enum Dispatched {
-    Answer(Box<Answer>),
-    /// Within a batch nothing is answered.
-    Silent,
-    UnknownBatch(String),
-}
-
 fn check_cluster(header: &Header, version: i64) -> Result<(), Failure> {
     let named = header.cluster_version.unwrap_or(0);
     match named == version {
         true => Ok(()),
         false => Err(Failure::new(Code::VersionFailure, format!("the cluster version is {version}, and not {named}"))),
     }
-}
-
-/// The header of a command whose sender is not known: just what its answer needs.
-fn stranger_header(command: &[u8]) -> Header {
-    let small = command.len() <= STRANGER_COMMAND_BYTES;
-    let read = small.then(|| Command::read(command).ok()).flatten();
-    read.and_then(|command| command.header).unwrap_or_default()
 }

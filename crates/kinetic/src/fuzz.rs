@@ -31,9 +31,12 @@ pub fn frames(bytes: &[u8]) -> Result<usize, String> {
     })
 }
 
-/// Reads a command.
+/// Reads a command, as a whole and as far as its header.
 pub fn command(bytes: &[u8]) -> Result<Command, String> {
-    Command::read(bytes).map_err(|error| error.to_string())
+    let header = Header::of(bytes);
+    let command = Command::read(bytes).map_err(|error| error.to_string())?;
+    assert_eq!(command.header.clone().unwrap_or_default(), header, "the same bytes have two headers");
+    Ok(command)
 }
 
 /// Commands as clients send them.

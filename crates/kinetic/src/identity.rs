@@ -105,9 +105,10 @@ impl Scope {
         self.value.is_empty() || rest.is_some_and(|rest| rest.starts_with(&self.value))
     }
 
-    fn read(scope: &AclScope) -> Result<Scope, Failure> {
-        let offset =
-            u64::try_from(scope.offset.unwrap_or(0)).map_err(|_| Failure::invalid("the offset of a scope is at least 0"))?;
+    fn read(scope: &AclScope, limits: &Limits) -> Result<Scope, Failure> {
+        let most = limits.key_bytes as u64;
+        let offset = u64::try_from(scope.offset.unwrap_or(0)).ok().filter(|offset| *offset <= most);
+        let offset = offset.ok_or_else(|| Failure::invalid(format!("the offset of a scope is from 0 to {most}")))?;
         let permissions: Option<Vec<_>> = scope.permission.iter().map(|number| Permission::of(*number)).collect();
         let permissions = permissions.filter(|permissions| !permissions.is_empty());
         let permissions =
@@ -143,6 +144,12 @@ impl Identity {
         Err(Failure::not_authorized(what))
     }
 
+    /// Whether one of its scopes that name `prefix` allows something with a key. Scopes for every key, or for others, do not.
+    pub fn may_under(&self, prefix: &[u8], permission: Permission, key: &[u8], tls: bool) -> bool {
+        let names_it = |scope: &&Scope| scope.offset == 0 && scope.value.starts_with(prefix);
+        self.scopes.iter().filter(names_it).any(|scope| scope.allows(permission, Some(key), tls))
+    }
+
     /// Whether slices appear to it: one of its scopes names them. A scope for every key does not.
     pub fn sees_slices(&self) -> bool {
         self.scopes.iter().any(|scope| scope.offset == 0 && scope.value.starts_with(SLICES))
@@ -173,7 +180,7 @@ impl Identity {
         if acl.max_priority.is_some_and(|most| !PRIORITIES.contains(&most)) {
             return Err(Failure::invalid("a priority is from 1 to 9"));
         }
-        let scopes = acl.scope.iter().map(Scope::read).collect::<Result<_, _>>()?;
+        let scopes = acl.scope.iter().map(|scope| Scope::read(scope, limits)).collect::<Result<_, _>>()?;
         Ok(Identity { number, key, scopes, max_priority: acl.max_priority })
     }
 }
@@ -231,6 +238,20 @@ mod tests {
     }
 
     #[test]
+    fn one_scope_names_the_prefix_and_allows_the_key() {
+        let engine = b"pithead/engine/";
+        let may = |scopes: Vec<Scope>, tls| identity(scopes).may_under(engine, Permission::Read, b"pithead/engine/main/t", tls);
+        let named = |value: &[u8], permission| scope(0, value, &[permission]);
+        assert!(may(vec![named(b"pithead/engine/main/", Permission::Read)], false));
+        let everything = || scope(0, b"", &[Permission::Read]);
+        assert!(!may(vec![everything()], false));
+        assert!(!may(vec![everything(), named(b"pithead/engine/other/", Permission::Read)], false));
+        assert!(!may(vec![everything(), named(b"pithead/engine/main/", Permission::Applet)], false));
+        let only_tls = || Scope { tls_required: true, ..named(engine, Permission::Read) };
+        assert!(!may(vec![everything(), only_tls()], false) && may(vec![only_tls()], true));
+    }
+
+    #[test]
     fn identities_that_cannot_be_meant_are_refused() {
         let good = AclScope { permission: vec![0], ..AclScope::default() };
         let acl = Acl {
@@ -243,6 +264,7 @@ mod tests {
         let code = |acl: &Acl| Identity::read(acl, &Limits::default()).map(|_| ()).map_err(|failure| failure.code);
         let with = |scope: AclScope| Acl { scope: vec![scope], ..acl.clone() };
         assert_eq!(code(&acl), Ok(()));
+        assert_eq!(code(&with(AclScope { offset: Some(4_096), ..good.clone() })), Ok(()));
         assert_eq!(code(&Acl { hmac_algorithm: None, ..acl.clone() }), Err(Code::NoSuchHmacAlgorithm));
         assert_eq!(code(&Acl { hmac_algorithm: Some(2), ..acl.clone() }), Err(Code::NoSuchHmacAlgorithm));
         for wrong in [
@@ -250,6 +272,8 @@ mod tests {
             Acl { key: None, ..acl.clone() },
             Acl { max_priority: Some(0), ..acl.clone() },
             with(AclScope { offset: Some(-1), ..good.clone() }),
+            with(AclScope { offset: Some(4_097), ..good.clone() }),
+            with(AclScope { offset: Some(i64::MAX), ..good.clone() }),
             with(AclScope { permission: vec![], ..good.clone() }),
             with(AclScope { permission: vec![6], ..good }),
         ] {

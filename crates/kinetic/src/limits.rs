@@ -18,8 +18,6 @@ pub struct Limits {
     pub tag_bytes: usize,
     /// Bytes of a message without its value.
     pub message_bytes: usize,
-    /// Connections at one time.
-    pub connections: usize,
     /// Requests of all connections that wait for their turn.
     pub waiting: usize,
     /// Keys of one range.
@@ -44,7 +42,6 @@ impl Default for Limits {
             version_bytes: 2_048,
             tag_bytes: TAG_BYTES_MAX,
             message_bytes: 1 << 20,
-            connections: 1_024,
             waiting: 1_024,
             range_keys: 200,
             identities: 256,
@@ -57,15 +54,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// As clients are told.
-    pub fn told(&self) -> LogLimits {
+    /// As clients are told. `connections`: how many one client may have at one time.
+    pub fn told(&self, connections: usize) -> LogLimits {
         let number = |bound: usize| u32::try_from(bound).ok();
         LogLimits {
             max_key_size: number(self.key_bytes),
             max_value_size: number(self.value_bytes),
             max_version_size: number(self.version_bytes),
             max_tag_size: number(self.tag_bytes),
-            max_connections: number(self.connections),
+            max_connections: number(connections),
             max_outstanding_read_requests: number(self.waiting),
             max_outstanding_write_requests: number(self.waiting),
             max_message_size: number(self.message_bytes),

@@ -11,22 +11,23 @@ use crate::execute::{Answer, Call, Link};
 use crate::identity::Permission;
 use crate::machine::temperatures;
 use crate::proto::{Body, Capacity, Configuration, GetLog, Interface, LogType};
+use crate::release::PROTOCOL;
 use crate::service::Service;
 
-/// The version of the protocol that is spoken here.
-const PROTOCOL: &str = "3.0.7";
+/// Numbers of logs that are told as the client sent them: as many as there are logs.
+const TYPES_TOLD: usize = 8;
 /// The log of the store, by the name that a client asks for.
 const STORE_LOG: &[u8] = b"com.pithead.store";
 
 impl Service {
     pub(crate) fn get_log(&self, call: &Call) -> Result<Answer, Failure> {
         call.check(Permission::GetLog, None)?;
-        let asked = call.body.get_log.clone().unwrap_or_default();
-        let types: Option<Vec<LogType>> = asked.types.iter().map(|number| LogType::of(*number)).collect();
-        let types = types.ok_or_else(|| Failure::invalid("the logs are numbered from 0 to 7"))?;
+        let nothing = GetLog::default();
+        let asked = call.body.get_log.as_ref().unwrap_or(&nothing);
+        let (wanted, types) = types_of(&asked.types)?;
         let mut answer = Answer::success();
-        let mut log = GetLog { types: asked.types.clone(), ..GetLog::default() };
-        for wanted in types {
+        let mut log = GetLog { types, ..GetLog::default() };
+        for wanted in wanted {
             match wanted {
                 LogType::Utilizations => log.utilizations = self.machine.utilizations(),
                 LogType::Temperatures => log.temperatures = temperatures(),
@@ -34,7 +35,7 @@ impl Service {
                 LogType::Configuration => log.configuration = Some(self.configuration(call.link)),
                 LogType::Statistics => log.statistics = self.metrics.statistics(),
                 LogType::Messages => log.messages = Some(self.events().into()),
-                LogType::Limits => log.limits = Some(self.options.limits.told()),
+                LogType::Limits => log.limits = Some(self.options.told()),
                 LogType::Device => match asked.device.as_ref().and_then(|device| device.name.as_deref()) {
                     Some(STORE_LOG) => answer.value = self.store_log()?,
                     _ => {
@@ -73,13 +74,32 @@ impl Service {
             interface: link.local.map(|local| interface(local.ip().to_canonical())).into_iter().collect(),
             port: ports.plain.map(i32::from),
             tls_port: ports.tls.map(i32::from),
-            compilation_date: None,
-            source_hash: None,
+            compilation_date: text(&self.release.date),
+            source_hash: text(&self.release.source_hash),
             world_wide_name: serial,
             protocol_version: text(PROTOCOL),
+            protocol_compilation_date: text(&self.release.date),
+            protocol_source_hash: text(&self.release.protocol_hash),
             current_power_level: Some(self.power.load(Ordering::Acquire)),
         }
     }
+}
+
+/// The logs that are asked for, each once, and their numbers as they are told: as the client sent them, or each once if it sent
+/// more than there are logs.
+fn types_of(asked: &[i32]) -> Result<(Vec<LogType>, Vec<i32>), Failure> {
+    let mut wanted = Vec::new();
+    for number in asked {
+        let log = LogType::of(*number).ok_or_else(|| Failure::invalid("the logs are numbered from 0 to 7"))?;
+        if !wanted.contains(&log) {
+            wanted.push(log);
+        }
+    }
+    let told = match asked.len() <= TYPES_TOLD {
+        true => asked.to_vec(),
+        false => wanted.iter().map(|log| *log as i32).collect(),
+    };
+    Ok((wanted, told))
 }
 
 fn interface(address: std::net::IpAddr) -> Interface {
@@ -102,6 +122,15 @@ fn capacity(usage: &StoreUse) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_is_asked_for_often_is_told_once() {
+        use LogType::{Capacities, Limits};
+        assert_eq!(types_of(&[6, 2, 6]), Ok((vec![Limits, Capacities], vec![6, 2, 6])));
+        assert_eq!(types_of(&[2; 8]), Ok((vec![Capacities], vec![2; 8])));
+        assert_eq!(types_of(&[[2, 6]; 5].concat()), Ok((vec![Capacities, Limits], vec![2, 6])));
+        assert!(types_of(&[2, 8]).is_err() && types_of(&[-1]).is_err());
+    }
 
     #[test]
     fn capacities_are_of_what_there_is() {

@@ -14,8 +14,18 @@ use crate::proto::{Temperature, Utilization};
 pub(crate) struct Machine {
     /// The folder whose medium is looked at.
     folder: Option<PathBuf>,
-    last: Mutex<Look>,
+    last: Mutex<Known>,
 }
+
+/// What was seen last.
+#[derive(Debug)]
+struct Known {
+    look: Look,
+    shares: Shares,
+}
+
+/// Shares of time in which parts of the machine were busy, by their names in the protocol.
+type Shares = [(&'static str, Option<f64>); 3];
 
 /// Counters that only grow, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +41,39 @@ struct Look {
 
 impl Machine {
     pub fn new(folder: Option<PathBuf>) -> Machine {
-        let last = Mutex::new(Look::now(folder.as_deref()));
+        let last = Mutex::new(Known::of(Look::now(folder.as_deref()), uptime()));
         Machine { folder, last }
     }
 
-    /// Shares of the time since the last call that parts of the machine were busy.
+    /// Shares of the time since the last call that parts of the machine were busy. If too little time has passed to say, those
+    /// that are known; at first they are of the time since the machine was started.
     pub fn utilizations(&self) -> Vec<Utilization> {
-        let now = Look::now(self.folder.as_deref());
-        let before = std::mem::replace(&mut *self.last.lock(), now);
-        now.since(&before)
+        let mut known = self.last.lock();
+        known.see(Look::now(self.folder.as_deref()));
+        let told = known.shares.into_iter().filter_map(|(name, share)| Some((name, share?)));
+        told.map(|(name, share)| Utilization { name: Some(name.to_owned()), value: Some(share as f32) }).collect()
+    }
+}
+
+impl Known {
+    /// What one look tells of a machine that has been running for so long.
+    fn of(look: Look, uptime: Option<f64>) -> Known {
+        let start = Look { at: look.at, cpu: Some((0, 0)), medium_ms: Some(0), link: look.link.map(|(_, speed)| (0, speed)) };
+        let [medium, link, cpu] = look.shares(&start, uptime.unwrap_or_default());
+        let [medium, link] = [medium, link].map(|(name, share)| (name, share.filter(|_| uptime.is_some())));
+        Known { look, shares: [medium, link, cpu] }
+    }
+
+    fn see(&mut self, now: Look) {
+        if now.cpu.is_some() && now.cpu == self.look.cpu {
+            // Not a tick has passed.
+            return;
+        }
+        let seconds = now.at.duration_since(self.look.at).as_secs_f64();
+        for (known, (_, share)) in self.shares.iter_mut().zip(now.shares(&self.look, seconds)) {
+            known.1 = share.or(known.1);
+        }
+        self.look = now;
     }
 }
 
@@ -59,8 +93,9 @@ impl Look {
         }
     }
 
-    fn since(&self, before: &Look) -> Vec<Utilization> {
-        let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
+    /// Shares of the time since another look.
+    fn shares(&self, before: &Look, seconds: f64) -> Shares {
+        let seconds = seconds.max(1e-3);
         let medium = self.medium_ms.zip(before.medium_ms);
         let link = self.link.zip(before.link);
         let cpu = self.cpu.zip(before.cpu).filter(|(now, before)| now.0 > before.0);
@@ -69,11 +104,13 @@ impl Look {
             ("EN0", link.map(|(now, before)| now.0.saturating_sub(before.0) as f64 * 8.0 / seconds / now.1)),
             ("CPU", cpu.map(|(now, before)| now.1.saturating_sub(before.1) as f64 / (now.0 - before.0) as f64)),
         ];
-        let known = shares.into_iter().filter_map(|(name, share)| Some((name, share?)));
-        known
-            .map(|(name, share)| Utilization { name: Some(name.to_owned()), value: Some(share.clamp(0.0, 1.0) as f32) })
-            .collect()
+        shares.map(|(name, share): (_, Option<f64>)| (name, share.map(|share| share.clamp(0.0, 1.0))))
     }
+}
+
+/// Seconds since the machine was started.
+fn uptime() -> Option<f64> {
+    fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok().filter(|seconds| *seconds > 0.0)
 }
 
 /// All ticks and busy ticks in `/proc/stat`.
@@ -155,9 +192,34 @@ mod tests {
             medium_ms: Some(7_500),
             link: Some((125_000_000, 1e9)),
         };
-        let shares: Vec<_> = after.since(&before).into_iter().map(|it| (it.name.unwrap(), it.value.unwrap())).collect();
-        assert_eq!(shares, [("HDA".into(), 0.25), ("EN0".into(), 0.1), ("CPU".into(), 0.25)]);
-        assert!(Look { cpu: None, medium_ms: None, link: None, at }.since(&before).is_empty());
+        let shares = [("HDA", Some(0.25)), ("EN0", Some(0.1)), ("CPU", Some(0.25))];
+        assert_eq!(after.shares(&before, 10.0), shares);
+        let nothing = Look { cpu: None, medium_ms: None, link: None, at };
+        assert_eq!(nothing.shares(&before, 10.0), [("HDA", None), ("EN0", None), ("CPU", None)]);
+        let mut known = Known::of(before, Some(20.0));
+        assert_eq!(known.shares, [("HDA", Some(0.25)), ("EN0", Some(0.0)), ("CPU", Some(0.1))], "since the start");
+        known.see(after);
+        assert_eq!(known.shares, shares);
+        // Not a tick later, and when nothing is told any more, what is known is told again.
+        for same in [Look { medium_ms: Some(9_000), ..after }, nothing] {
+            known.see(same);
+            assert_eq!(known.shares, shares);
+        }
+        let unknown = Known::of(before, None).shares.map(|(_, share)| share);
+        assert_eq!(unknown, [None, None, Some(0.1)]);
+        assert_eq!(Known::of(nothing, Some(20.0)).shares.map(|(_, share)| share), [None; 3]);
+    }
+
+    #[test]
+    fn what_was_told_once_is_told_at_once_again() {
+        let machine = Machine::new(None);
+        let names = || -> Vec<_> { machine.utilizations().into_iter().filter_map(|it| it.name).collect() };
+        let first = names();
+        for _ in 0..20 {
+            assert_eq!(names(), first);
+        }
+        let counted = fs::read_to_string("/proc/stat").ok().and_then(|text| cpu_ticks(&text)).is_some_and(|(all, _)| all > 0);
+        assert_eq!(first.contains(&"CPU".to_owned()), counted);
     }
 
     #[test]

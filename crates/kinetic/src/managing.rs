@@ -18,7 +18,8 @@ impl Service {
     /// Runs a program. It has no turn of the store, since it may take long: few run at one time, and one ends when its time is
     /// over or nobody waits for it.
     pub(crate) async fn manage_applet(&self, call: &Call, gone: Gone<'_>) -> Result<Answer, Failure> {
-        let request = call.body.manage_applet.as_ref().ok_or_else(|| Failure::invalid("MANAGE_APPLET has a manageApplet"))?;
+        let bodiless = || Failure::new(Code::InvalidExecute, "MANAGE_APPLET has a manageApplet");
+        let request = call.body.manage_applet.as_ref().ok_or_else(bodiless)?;
         call.check(Permission::Applet, None)?;
         let busy =
             || Failure::new(Code::ServiceBusy, format!("{RUNNING_MAX} programs run, which is the limit; try again later"));

@@ -6,6 +6,7 @@ use pithead_entry::{ConnectionLimits, ServerTlsFiles};
 use tokio::net::TcpListener;
 
 use crate::limits::Limits;
+use crate::proto::LogLimits;
 
 /// How the protocol is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,14 @@ pub struct KineticOptions {
     pub default_credentials: bool,
     /// The drive's name for itself: its serial number.
     pub serial_number: String,
+}
+
+impl KineticOptions {
+    /// The bounds as clients are told them.
+    pub(crate) fn told(&self) -> LogLimits {
+        // All connections of a client come from one address, as a rule.
+        self.limits.told(self.connections.total.min(self.connections.per_address))
+    }
 }
 
 /// Where the protocol is served. Both ports have the same keys and identities.

@@ -20,6 +20,7 @@ impl Service {
         let kind = operation.and_then(|operation| operation.pin_op_type);
         let state = self.states.get();
         match kind {
+            Some(LOCK | UNLOCK) if pin.is_empty() => return Err(Failure::invalid("lock and unlock need a PIN")),
             Some(LOCK | UNLOCK) => check_pin(&state.lock_pin, pin, link, &self.options)?,
             Some(ERASE | SECURE_ERASE) => check_pin(&state.erase_pin, pin, link, &self.options)?,
             _ => return Err(Failure::invalid("a PIN operation is unlock (1), lock (2), erase (3) or secure erase (4)")),
@@ -57,6 +58,8 @@ impl Service {
             *state = DeviceState::default();
             Ok::<_, Failure>(())
         })?;
+        // Who was an identity until now has no batches any more, either.
+        self.erasures.note();
         self.tell("erased: no keys of clients, the factory's identity, no PINs");
         Ok(())
     }

@@ -29,14 +29,13 @@ pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), (message, value
     matches!(timeout(FRAME_WAIT, write_frame(stream, &message, &value)).await, Ok(Ok(())))
 }
 
-/// `version`: the cluster version, where the client has to know it.
+/// The answer to a request, whose batch it does not name. `version`: the cluster version, where the client has to know it.
 pub(crate) fn respond(signer: &Signer<'_>, asked: &Header, answer: Answer, version: Option<i64>) -> Reply {
     let header = Header {
         cluster_version: version,
         connection_id: asked.connection_id,
         ack_sequence: Some(asked.sequence.unwrap_or(0)),
         message_type: asked.message_type.map(|kind| RequestKind::of(kind).map_or(-1, RequestKind::response)),
-        batch_id: asked.batch_id,
         ..Header::default()
     };
     let status = Some(status(&answer));
@@ -56,8 +55,9 @@ pub(crate) fn respond(signer: &Signer<'_>, asked: &Header, answer: Answer, versi
     (message, answer.value)
 }
 
+/// What a client is told unasked before its connection ends. Only the greeting has a header.
 pub(crate) fn unsolicited(failure: &Failure) -> Reply {
-    let command = Command { header: Some(Header::default()), body: None, status: Some(status(&failure.clone().into())) };
+    let command = Command { header: None, body: None, status: Some(status(&failure.clone().into())) };
     (message_unsolicited(&command), Bytes::new())
 }
 

@@ -14,13 +14,14 @@ use crate::service::Service;
 use crate::state::DeviceState;
 
 impl Service {
-    /// Makes or replaces identities by their numbers, and sets PINs: all that the request says, or nothing.
+    /// Makes or replaces identities by their numbers, or sets one of the PINs: all that the request says, or nothing.
     pub(crate) fn security(&self, call: &Call) -> Result<Answer, Failure> {
         if !call.link.tls {
             return Err(Failure::invalid("SECURITY is sent over TLS only"));
         }
         let asked = call.body.security.as_ref().ok_or_else(|| Failure::invalid("SECURITY has a security"))?;
         call.check(Permission::Security, None)?;
+        check_one(asked)?;
         let limits = &self.options.limits;
         let identities: Vec<Identity> = asked.acl.iter().map(|acl| Identity::read(acl, limits)).collect::<Result<_, _>>()?;
         for pin in [&asked.new_lock_pin, &asked.new_erase_pin].into_iter().flatten() {
@@ -43,12 +44,28 @@ impl Service {
 
     fn set_pins(&self, state: &mut DeviceState, asked: &Security, call: &Call) -> Result<(), Failure> {
         let set = |kept: &mut Vec<u8>, old: &Option<Bytes>, new: &Option<Bytes>| {
-            let Some(new) = new else { return Ok(()) };
+            if old.is_none() && new.is_none() {
+                return Ok(());
+            }
             check_pin(kept, old.as_deref().unwrap_or_default(), call.link, &self.options)?;
-            *kept = new.to_vec();
+            // A field that is missing is empty: the old PIN alone takes the PIN away.
+            *kept = new.as_deref().unwrap_or_default().to_vec();
             Ok::<_, Failure>(())
         };
         set(&mut state.lock_pin, &asked.old_lock_pin, &asked.new_lock_pin)?;
         set(&mut state.erase_pin, &asked.old_erase_pin, &asked.new_erase_pin)
+    }
+}
+
+/// Refuses a request for more than one thing.
+fn check_one(asked: &Security) -> Result<(), Failure> {
+    let sets = [
+        !asked.acl.is_empty(),
+        asked.old_lock_pin.is_some() || asked.new_lock_pin.is_some(),
+        asked.old_erase_pin.is_some() || asked.new_erase_pin.is_some(),
+    ];
+    match sets.into_iter().filter(|set| *set).count() {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::invalid("SECURITY sets identities, the lock PIN or the erase PIN: one of them at a time")),
     }
 }

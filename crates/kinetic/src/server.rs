@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pithead_entry::{Connection, Gate, Peer, Protocol, ServeOptions, ServerTlsFiles, Shutdown, accept};
 use pithead_model::{Fault, boxed};
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -16,6 +15,7 @@ use crate::connection::talk;
 use crate::crowd::Crowd;
 use crate::execute::Link;
 use crate::options::Listeners;
+use crate::parting::part;
 use crate::reply::{send, unsolicited};
 use crate::service::Service;
 
@@ -124,11 +124,9 @@ async fn admit(peer: &Peer, crowd: &Crowd) -> Result<(), Fault> {
 /// Tells a client that there is no room for it.
 async fn turn_away(connection: &mut Connection, fault: &Fault) {
     let busy = unsolicited(&Failure::new(Code::ServiceBusy, format!("{}; try again later", fault.message)));
-    let told = async {
-        send(connection, busy).await;
-        connection.shutdown().await
-    };
-    let _ = timeout(ROOM_WAIT, told).await;
+    if matches!(timeout(ROOM_WAIT, send(connection, busy)).await, Ok(true)) {
+        part(connection).await;
+    }
 }
 
 fn link(peer: &Peer, tls: bool) -> Link {

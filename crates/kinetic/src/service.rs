@@ -15,10 +15,12 @@ use pithead_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::applets::{Applets, RUNNING_MAX};
+use crate::erasures::Erasures;
 use crate::identity::Identity;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::{KineticOptions, Ports};
+use crate::release::Release;
 use crate::slices::Slices;
 use crate::space::Space;
 use crate::state::States;
@@ -68,6 +70,9 @@ pub struct Service {
     pub(crate) power: AtomicI32,
     /// Bytes that open batches hold.
     pub(crate) batch_bytes: AtomicU64,
+    /// Which batches were opened too early to be done.
+    pub(crate) erasures: Erasures,
+    pub(crate) release: Release,
     pub(crate) ports: OnceLock<Ports>,
     connections: AtomicI64,
     events: Mutex<VecDeque<String>>,
@@ -93,6 +98,8 @@ impl Service {
             upkeep: Mutex::default(),
             power: AtomicI32::new(OPERATIONAL),
             batch_bytes: AtomicU64::new(0),
+            erasures: Erasures::default(),
+            release: Release::running(),
             ports: OnceLock::new(),
             // Numbers that no connection had before a restart.
             connections: AtomicI64::new(since_epoch.as_millis() as i64),

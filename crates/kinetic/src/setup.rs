@@ -1,5 +1,6 @@
 //! SETUP and SET_POWER_LEVEL.
 
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use pithead_store::{Durability, KeyRange, Store, StoreError, Write};
@@ -43,9 +44,12 @@ impl Service {
         Ok(Answer::success())
     }
 
-    /// Deletes all keys of clients, and nothing else. It ends durably.
+    /// Deletes all keys of clients, and nothing else. It ends durably. Batches that were opened before its end are not done.
     pub(crate) fn erase_keys(&self) -> Result<(), StoreError> {
-        erase(&*self.store)
+        self.erasures.note();
+        let erased = erase(&*self.store);
+        self.erasures.note();
+        erased
     }
 
     pub(crate) fn set_power_level(&self, call: &Call) -> Result<Answer, Failure> {
@@ -71,13 +75,16 @@ impl Service {
     }
 }
 
+/// Passes once over the keys up to the one that is the last now, so that it ends however fast others put new ones.
 fn erase(store: &dyn Store) -> Result<(), StoreError> {
-    let range = KeyRange { limit: ERASED_AT_ONCE, ..KeyRange::prefix(CLIENT_PREFIX) };
+    let all = KeyRange::prefix(CLIENT_PREFIX);
+    let last = store.range(&KeyRange { reverse: true, limit: 1, ..all.clone() })?.pop();
+    let Some(last) = last else { return store.flush() };
+    let mut range = KeyRange { end: Bound::Included(last.key), limit: ERASED_AT_ONCE, ..all };
     loop {
         let entries = store.range(&range)?;
-        if entries.is_empty() {
-            return store.flush();
-        }
+        let Some(last) = entries.last() else { return store.flush() };
+        range.start = Bound::Excluded(last.key.clone());
         store.write(entries.into_iter().map(|entry| Write::delete(entry.key)).collect(), Durability::Back)?;
     }
 }

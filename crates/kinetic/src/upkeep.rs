@@ -3,25 +3,28 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use pithead_store::{Key, StoreError};
+use pithead_store::{Entry, Key, StoreError};
 
 use crate::code::{Code, Failure};
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
+use crate::limits::Limits;
 use crate::proto::{Body, Range};
 use crate::ranges::{bounds_of, range_of};
 use crate::service::Service;
 use crate::space::Space;
+use crate::tags::computed;
 
 /// Keys that are listed at one time.
 const PAGE: usize = 256;
 
 impl Service {
-    /// Reads every value of a range and compares its checksum. The answer names the keys whose values are damaged. If the time is
-    /// over first, it says how far it came: the next request can begin there.
+    /// Reads every value of a range, and compares its checksum and, where that can be computed here, its tag. The answer names
+    /// the keys whose values are damaged or have another tag. It says how far it came where that is not the end of the range:
+    /// the time was over, it names as many keys as it may, or the identity may not see the next key.
     pub(crate) fn media_scan(&self, call: &Call) -> Result<Answer, Failure> {
         let range = range_of(call)?;
-        let (start, end) = bounds_of(range, &self.options.limits)?;
+        let (start, end) = scan_bounds(range, &self.options.limits)?;
         let most = self.options.limits.range_keys;
         let limit = range.max_returned.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0).unwrap_or(most);
         if limit > most {
@@ -30,12 +33,14 @@ impl Service {
         call.check(Permission::Range, None)?;
         let Some(_one) = self.upkeep.try_lock() else { return Err(busy()) };
         let scan = Scan { space: self.space(&call.identity), call, limit };
-        let (damaged, last) = scan.run(start, &end)?;
-        let overdue = last.is_some() && damaged.len() < limit;
-        let end_key = last.or_else(|| range.end_key.clone());
+        let Scanned { damaged, last, stop } = scan.run(start, &end)?;
+        let end_key = match stop {
+            Stop::End => range.end_key.clone(),
+            Stop::Room | Stop::Time | Stop::Rights => last.or_else(|| range.start_key.clone()),
+        };
         let found = Range { end_key, keys: damaged, ..Range::default() };
         let mut answer = Answer::with(Body { range: Some(found), ..Body::default() });
-        if overdue {
+        if stop == Stop::Time {
             (answer.code, answer.what) = (Code::Expired, "the time was over before the end of the range".to_owned());
         }
         Ok(answer)
@@ -58,6 +63,34 @@ fn busy() -> Failure {
     Failure::new(Code::ServiceBusy, "another check or compaction is running")
 }
 
+/// The bounds of a scan. Without an upper end it goes to the last key.
+fn scan_bounds(range: &Range, limits: &Limits) -> Result<(Bound<Key>, Bound<Key>), Failure> {
+    let (start, end) = bounds_of(range, limits)?;
+    let open = range.end_key.as_ref().is_none_or(|key| key.is_empty());
+    Ok((start, if open { Bound::Unbounded } else { end }))
+}
+
+/// What a scan found.
+struct Scanned {
+    damaged: Vec<Bytes>,
+    /// The last key that was read.
+    last: Option<Key>,
+    stop: Stop,
+}
+
+/// Why a scan went no further.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The range was at its end.
+    End,
+    /// As many keys are named as may be.
+    Room,
+    /// The time was over.
+    Time,
+    /// The identity may not see the next key.
+    Rights,
+}
+
 struct Scan<'a> {
     space: Space<'a>,
     call: &'a Call,
@@ -65,24 +98,43 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Keys with damaged values, and the last key that was read, where there was no time or no room for the rest.
-    fn run(&self, mut start: Bound<Key>, end: &Bound<Key>) -> Result<(Vec<Bytes>, Option<Key>), StoreError> {
-        let mut damaged = Vec::new();
+    fn run(&self, mut start: Bound<Key>, end: &Bound<Key>) -> Result<Scanned, StoreError> {
+        let (mut damaged, mut last) = (Vec::new(), None);
         loop {
             let page = self.space.range(&start, end, false, PAGE)?;
             for entry in &page {
-                match self.space.check(&entry.key) {
-                    Err(StoreError::Corrupt { .. }) => damaged.push(entry.key.clone()),
-                    checked => checked?,
+                if !self.call.identity.may(Permission::Range, Some(&entry.key), self.call.link.tls) {
+                    return Ok(Scanned { damaged, last, stop: Stop::Rights });
                 }
-                if self.call.is_overdue() || damaged.len() == self.limit {
-                    return Ok((damaged, Some(entry.key.clone())));
+                if self.is_damaged(entry)? {
+                    damaged.push(entry.key.clone());
+                }
+                last = Some(entry.key.clone());
+                if damaged.len() == self.limit {
+                    return Ok(Scanned { damaged, last, stop: Stop::Room });
+                }
+                if self.call.is_overdue() {
+                    return Ok(Scanned { damaged, last, stop: Stop::Time });
                 }
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => start = Bound::Excluded(last.key.clone()),
-                _ => return Ok((damaged, None)),
+                _ => return Ok(Scanned { damaged, last, stop: Stop::End }),
             }
+        }
+    }
+
+    /// Whether a value is not as it was written, or not the one that its tag was computed of.
+    fn is_damaged(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let checked = self.space.check(&entry.key).and_then(|()| match computed(&entry.tag) {
+            Some(_) => self.space.get(&entry.key),
+            None => Ok(None),
+        });
+        match checked {
+            Err(StoreError::Corrupt { .. }) => Ok(true),
+            // The value may be another one than was listed, and so may its tag.
+            Ok(Some((value, read))) => Ok(computed(&read.tag).is_some_and(|compute| compute(&value) != read.tag.bytes)),
+            checked => checked.map(|_| false),
         }
     }
 }

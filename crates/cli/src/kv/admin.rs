@@ -1,6 +1,6 @@
 //! Commands about the drive: its logs, its set-up, who may use it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,7 +22,7 @@ pub(super) enum AdminCommand {
     Flush,
     /// Print what the drive says of itself
     Log(LogArgs),
-    /// Read all values and compare their checksums; prints the keys of those that are damaged
+    /// Read all values and compare checksums and tags; prints the keys of values that are damaged, or that are not those of their tags
     Scan,
     /// Give back the room of what was deleted
     Optimize,
@@ -128,15 +128,16 @@ enum Pin {
 
 #[derive(Debug, Args)]
 pub(super) struct PinArgs {
-    /// File with the PIN [default: none was set]
+    /// File with the PIN; where none was set, any does
     #[arg(long, value_name = "FILE")]
-    pin_file: Option<PathBuf>,
+    pin_file: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct EraseArgs {
-    #[command(flatten)]
-    pin: PinArgs,
+    /// File with the PIN [default: none was set]
+    #[arg(long, value_name = "FILE")]
+    pin_file: Option<PathBuf>,
     /// Give the room of the values back to the medium, too
     #[arg(long)]
     secure: bool,
@@ -162,9 +163,11 @@ pub(super) async fn run(client: &mut Client, command: AdminCommand, json: bool) 
     let (kind, body) = match command {
         AdminCommand::Log(args) => return log(client, args, json).await,
         AdminCommand::Scan => return scan(client, json).await,
-        AdminCommand::Lock(args) => return pin(client, 2, &args, json).await,
-        AdminCommand::Unlock(args) => return pin(client, 1, &args, json).await,
-        AdminCommand::Erase(args) => return pin(client, if args.secure { 4 } else { 3 }, &args.pin, json).await,
+        AdminCommand::Lock(args) => return pin(client, 2, Some(&args.pin_file), json).await,
+        AdminCommand::Unlock(args) => return pin(client, 1, Some(&args.pin_file), json).await,
+        AdminCommand::Erase(args) => {
+            return pin(client, if args.secure { 4 } else { 3 }, args.pin_file.as_deref(), json).await;
+        }
         AdminCommand::Noop => (RequestKind::Noop, Body::default()),
         AdminCommand::Flush => (RequestKind::FlushAllData, Body::default()),
         AdminCommand::Optimize => (RequestKind::MediaOptimize, everything()),
@@ -200,8 +203,8 @@ async fn scan(client: &mut Client, json: bool) -> Result<(), CliError> {
     show::keys(&reply.body.range.unwrap_or_default().keys, json)
 }
 
-async fn pin(client: &mut Client, operation: i32, args: &PinArgs, json: bool) -> Result<(), CliError> {
-    let pin = args.pin_file.as_deref().map(read_key).transpose()?.unwrap_or_default();
+async fn pin(client: &mut Client, operation: i32, pin_file: Option<&Path>, json: bool) -> Result<(), CliError> {
+    let pin = pin_file.map(read_key).transpose()?.unwrap_or_default();
     done(client.pin(operation, &pin).await)?;
     show::done(json)
 }

@@ -131,10 +131,10 @@ pub struct Configuration {
     /// The port of TLS.
     #[prost(int32, optional, tag = "11")]
     pub tls_port: Option<i32>,
-    /// When it was compiled. We do not say: builds of one source are to be equal.
+    /// When it was compiled: here, when its executable was written.
     #[prost(string, optional, tag = "12")]
     pub compilation_date: Option<String>,
-    /// From which source.
+    /// From which source: here, a hash of the release's name.
     #[prost(string, optional, tag = "13")]
     pub source_hash: Option<String>,
     /// Which one it is, in the whole world.
@@ -143,6 +143,12 @@ pub struct Configuration {
     /// The version of the protocol.
     #[prost(string, optional, tag = "15")]
     pub protocol_version: Option<String>,
+    /// When the protocol was compiled, which is a part of the program here.
+    #[prost(string, optional, tag = "16")]
+    pub protocol_compilation_date: Option<String>,
+    /// From which source the protocol was compiled: here, a hash of its version.
+    #[prost(string, optional, tag = "17")]
+    pub protocol_source_hash: Option<String>,
     /// The power level, as in [`super::PowerManagement`].
     #[prost(int32, optional, tag = "18")]
     pub current_power_level: Option<i32>,

@@ -317,6 +317,24 @@ impl Command {
     }
 }
 
+/// A command as far as its header.
+#[derive(Clone, PartialEq, prost::Message)]
+struct HeaderOnly {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
+}
+
+impl Header {
+    /// The header in the bytes of a command that is not read: its sender is not known, or it cannot be read. It takes no memory,
+    /// however long they are. What stands before a defect counts, and all that is missing is left out.
+    pub fn of(command: &[u8]) -> Header {
+        let mut only = HeaderOnly::default();
+        // What was read before an error stays.
+        let _ = only.merge(command);
+        only.header.unwrap_or_default()
+    }
+}
+
 /// Why bytes are no command.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CommandError {

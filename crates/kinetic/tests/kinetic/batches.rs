@@ -1,11 +1,11 @@
 //! Batches: all of their commands or none, and none once their connection is gone.
 
 use bytes::Bytes;
-use pithead_kinetic::client::{Client, Reply};
-use pithead_kinetic::proto::{Batch, Body, Header, KeyValue};
+use pithead_kinetic::client::{Client, ClientError, Reply};
+use pithead_kinetic::proto::{Batch, Body, Header, KeyValue, Setup};
 use pithead_kinetic::{Code, RequestKind};
 
-use crate::server::{Server, get, header_of, key_value, put, put_of, with_key};
+use crate::server::{Server, call, get, header_of, key_value, put, put_of, with_key};
 
 fn in_batch(kind: RequestKind, id: u32) -> Header {
     Header { batch_id: Some(id), ..header_of(kind) }
@@ -17,6 +17,13 @@ async fn start(client: &mut Client, id: u32) -> Code {
 
 async fn add(client: &mut Client, id: u32, key_value: KeyValue) {
     client.send(in_batch(RequestKind::Put, id), with_key(key_value), Bytes::from_static(b"v")).await.unwrap();
+}
+
+/// The code of a request for nothing in particular.
+async fn ask(client: &mut Client, kind: RequestKind, batch: Option<u32>) -> Result<Code, ClientError> {
+    let header = Header { batch_id: batch, ..header_of(kind) };
+    let body = with_key(put_of(b"c", "1"));
+    Ok(client.call_with(header, body, Bytes::new()).await?.code)
 }
 
 async fn end(client: &mut Client, id: u32, count: Option<i32>) -> Reply {
@@ -74,7 +81,13 @@ async fn one_failure_fails_the_batch() {
     start(&mut client, 1).await;
     let header = in_batch(RequestKind::Get, 1);
     assert_eq!(client.call_with(header, with_key(key_value(b"there")), Bytes::new()).await.unwrap().code, Code::InvalidRequest);
-    assert_eq!(end(&mut client, 1, None).await.code, Code::InvalidBatch);
+    let reply = end(&mut client, 1, None).await;
+    let batch = reply.body.batch.unwrap();
+    assert_eq!((reply.code, batch.sequence.len()), (Code::InvalidBatch, 1));
+    assert_eq!(batch.failed_sequence, Some(batch.sequence[0]));
+    start(&mut client, 1).await;
+    let reply = end(&mut client, 1, Some(1)).await;
+    assert_eq!((reply.code, reply.body.batch.unwrap().failed_sequence), (Code::InvalidBatch, None), "none came");
     start(&mut client, 1).await;
     assert_eq!(end(&mut client, 1, Some(0)).await.code, Code::Success, "an empty one");
 }
@@ -91,8 +104,9 @@ async fn batches_and_their_commands_are_limited() {
         let reply = end(&mut client, id, Some(commands)).await;
         let batch = reply.body.batch.unwrap();
         assert_eq!(reply.code, code, "{commands}");
-        assert_eq!(batch.failed_sequence.is_some(), commands > 15);
-        assert_eq!(batch.sequence.len(), 15);
+        // The first that is over the limit is named, and none after it.
+        assert_eq!(batch.sequence.len(), 15.max(16.min(commands as usize)));
+        assert_eq!(batch.failed_sequence, batch.sequence.get(15).copied());
     }
     for id in 1..=5 {
         assert_eq!(start(&mut client, id).await, Code::Success);
@@ -119,12 +133,62 @@ async fn a_batch_dies_with_its_connection_and_when_it_is_aborted() {
     for key in [b"a", b"b"] {
         assert_eq!(get(&mut client, key).await.code, Code::NotFound);
     }
-    for kind in [RequestKind::EndBatch, RequestKind::AbortBatch, RequestKind::Put] {
+    for kind in RequestKind::ALL.into_iter().filter(|kind| *kind != RequestKind::StartBatch) {
         let mut client = server.client().await;
         // The batch of another connection is as unknown as none.
-        let body = with_key(put_of(b"c", "1"));
-        let error = client.call_with(in_batch(kind, 1), body, Bytes::new()).await.unwrap_err();
+        let error = ask(&mut client, kind, Some(1)).await.unwrap_err();
         assert!(error.to_string().contains("INVALID_REQUEST"), "{kind:?}: {error}");
         assert!(client.call(RequestKind::Noop, Body::default(), Bytes::new()).await.is_err(), "the connection has ended");
+    }
+}
+
+/// Some clients name batch 0 in all that they send.
+#[tokio::test]
+async fn batch_0_is_none_until_it_is_started() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    for kind in [RequestKind::Put, RequestKind::Get, RequestKind::Noop, RequestKind::Delete] {
+        assert_eq!(ask(&mut client, kind, Some(0)).await.unwrap(), Code::Success, "{kind:?}");
+    }
+    assert_eq!(start(&mut client, 0).await, Code::Success);
+    add(&mut client, 0, put_of(b"in it", "1")).await;
+    assert_eq!(get(&mut client, b"in it").await.code, Code::NotFound);
+    let ended = end(&mut client, 0, Some(1)).await;
+    assert_eq!((ended.code, ended.header.batch_id), (Code::Success, None), "no answer names a batch");
+    assert_eq!(get(&mut client, b"in it").await.code, Code::Success);
+    for kind in [RequestKind::EndBatch, RequestKind::AbortBatch] {
+        for batch in [Some(0), None] {
+            assert!(ask(&mut server.client().await, kind, batch).await.is_err(), "{kind:?} {batch:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_puts_nothing_after_all_keys_were_erased() {
+    let server = Server::start().await;
+    let mut admin = server.tls_client().await;
+    let erase = Setup { instant_secure_erase: Some(true), ..Setup::default() };
+    for operation in [None, Some(3), Some(4)] {
+        let mut client = server.client().await;
+        for id in [1, 2] {
+            assert_eq!(start(&mut client, id).await, Code::Success);
+        }
+        add(&mut client, 1, put_of(b"old", "1")).await;
+        add(&mut client, 1, put_of(b"older", "1")).await;
+        let erased = match operation {
+            None => call(&mut admin, RequestKind::Setup, Body { setup: Some(erase.clone()), ..Body::default() }).await,
+            Some(operation) => admin.pin(operation, b"").await.unwrap(),
+        };
+        assert_eq!(erased.code, Code::Success);
+        let reply = end(&mut client, 1, Some(2)).await;
+        let batch = reply.body.batch.unwrap();
+        assert_eq!((reply.code, batch.failed_sequence), (Code::InvalidBatch, Some(batch.sequence[0])), "{operation:?}");
+        assert_eq!(get(&mut client, b"old").await.code, Code::NotFound);
+        // What was opened before and is empty has nothing to put, and is as old.
+        let empty = end(&mut client, 2, Some(0)).await;
+        assert_eq!((empty.code, empty.body.batch.unwrap().failed_sequence), (Code::InvalidBatch, None));
+        assert_eq!(start(&mut client, 1).await, Code::Success);
+        add(&mut client, 1, put_of(b"new", "1")).await;
+        assert_eq!(end(&mut client, 1, Some(1)).await.code, Code::Success, "one that was opened since");
     }
 }

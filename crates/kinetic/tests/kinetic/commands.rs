@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pithead_kinetic::proto::{Body, DeviceLog, GetLog, Header, KeyValue, ManageApplet, PowerManagement, Range, Setup};
 use pithead_kinetic::{Code, RequestKind};
 
-use crate::server::{Server, call, delete, get, header_of, key_value, keys, put, put_of, range_of, with_key, with_range};
+use crate::server::{Server, call, get, header_of, key_value, keys, put, put_of, range_of, with_key, with_range};
 
 /// The code of a PUT that is changed in some way.
 async fn put_changed(client: &mut pithead_kinetic::client::Client, change: impl FnOnce(&mut KeyValue), value: Bytes) -> Code {
@@ -108,6 +108,7 @@ async fn limits_are_inclusive() {
         (limits.max_tag_size, limits.max_key_range_count, limits.max_operation_count_per_batch),
         (Some(2_048), Some(200), Some(15))
     );
+    assert_eq!(limits.max_connections, Some(256), "as many as one address may have");
 }
 
 #[tokio::test]
@@ -150,7 +151,6 @@ async fn what_is_missing_is_empty_or_refused() {
         RequestKind::Setup,
         RequestKind::Peer2PeerPush,
         RequestKind::SetPowerLevel,
-        RequestKind::ManageApplet,
     ] {
         assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::InvalidRequest, "{kind:?}");
     }
@@ -173,7 +173,9 @@ async fn what_is_missing_is_empty_or_refused() {
     }
     let applet =
         Body { manage_applet: Some(ManageApplet { applet_type: Some(1), ..ManageApplet::default() }), ..Body::default() };
-    assert_eq!(call(&mut client, RequestKind::ManageApplet, applet).await.code, Code::InvalidExecute);
+    for body in [applet, Body::default()] {
+        assert_eq!(call(&mut client, RequestKind::ManageApplet, body).await.code, Code::InvalidExecute);
+    }
 }
 
 #[tokio::test]
@@ -274,6 +276,15 @@ async fn logs_say_what_was_done() {
     assert_eq!(configuration.interface[0].ipv4_address.as_deref(), Some(&b"127.0.0.1"[..]));
     assert!(log.messages.unwrap().ends_with(b" started\n"));
     assert!(log.utilizations.iter().all(|it| (0.0..=1.0).contains(&it.value.unwrap())));
+    let greeted = client.greeting().body.clone().unwrap().get_log.unwrap().configuration.unwrap();
+    for told in [&configuration, &greeted] {
+        let texts = [&told.compilation_date, &told.source_hash, &told.protocol_compilation_date, &told.protocol_source_hash];
+        assert!(texts.iter().all(|text| text.as_ref().is_some_and(|text| !text.is_empty())), "{told:?}");
+    }
+    for (asked, told) in [(vec![2, 6, 2], vec![2, 6, 2]), ([2, 6].repeat(5), vec![2, 6]), (vec![6; 400_000], vec![6])] {
+        let log = call(&mut client, RequestKind::GetLog, ask(asked, None)).await.body.get_log.unwrap();
+        assert_eq!((log.types, log.limits.is_some()), (told, true));
+    }
     let store = call(&mut client, RequestKind::GetLog, ask(vec![7], Some("com.pithead.store"))).await;
     assert!(String::from_utf8_lossy(&store.value).contains("\"keys\":1,"), "{:?}", store.value);
     assert_eq!(call(&mut client, RequestKind::GetLog, ask(vec![7], None)).await.code, Code::NotFound);
@@ -298,25 +309,6 @@ async fn a_drive_that_hibernates_can_be_woken() {
     for level in [None, Some(-1), Some(4)] {
         assert_eq!(call(&mut client, RequestKind::SetPowerLevel, power(level)).await.code, Code::InvalidRequest);
     }
-}
-
-#[tokio::test]
-async fn media_are_scanned_and_optimized() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::over(crate::server::disk(folder.path())).await;
-    let mut client = server.client().await;
-    for key in ["a", "b", "c"] {
-        put(&mut client, key.as_bytes(), "1", &[7; 100_000]).await;
-    }
-    assert_eq!(delete(&mut client, b"b").await, Code::Success);
-    for kind in [RequestKind::MediaScan, RequestKind::MediaOptimize] {
-        let reply = call(&mut client, kind, with_range(range_of(b"a", b"z", 10))).await;
-        let range = reply.body.range.unwrap();
-        assert_eq!((reply.code, range.end_key.unwrap(), range.keys.len()), (Code::Success, "z".into(), 0));
-    }
-    let long = call(&mut client, RequestKind::MediaScan, with_range(range_of(b"a", b"z", 201))).await;
-    assert_eq!(long.code, Code::InvalidRequest);
-    assert_eq!(get(&mut client, b"c").await.value.len(), 100_000);
 }
 
 #[tokio::test]

@@ -91,7 +91,9 @@ class Client:
         assert auth == UNSOLICITEDSTATUS and first(greeting, 3, 1) == SUCCESS
         self.connection = first(greeting, 1, 3)
         self.limits = first(greeting, 2, 6, 8)
-        assert first(greeting, 2, 6, 5, 15) == b"3.0.7"
+        configuration = first(greeting, 2, 6, 5)
+        assert first(parse(configuration), 15) == b"3.0.7"
+        assert all(first(parse(configuration), number) for number in (12, 13, 16, 17))
 
     def read(self, count):
         data = b""
@@ -136,6 +138,7 @@ class Client:
         self.send(kind, body, value, **more)
         _, command, value = self.receive()
         assert first(command, 1, 6) == self.sequence and first(command, 1, 7) == kind - 1
+        assert first(command, 1, 14) is None
         return first(command, 3, 1), parse(first(command, 2, default=b"")), value
 
     def put(self, key, value=b"", new=b"1", old=None, force=None, sync=1, tag=None, algorithm=None, **more):
@@ -210,7 +213,7 @@ def batches(port):
     assert client.get(b"batch c")[0] == NOT_FOUND
     client.send(END_BATCH, batch=9)
     auth, command, _ = client.receive()
-    assert auth == UNSOLICITEDSTATUS and first(command, 3, 1) == INVALID_REQUEST
+    assert auth == UNSOLICITEDSTATUS and first(command, 3, 1) == INVALID_REQUEST and 1 not in command
     try:
         client.read(1)
         raise AssertionError("the connection goes on")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pithead_entry::ConnectionLimits;
-use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, Message, auth};
+use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, KeyValue, Message, auth};
 use pithead_kinetic::{Code, FACTORY_KEY, Frame, KineticOptions, Limits, NoSlices, RequestKind, read_frame, sign, write_frame};
 use pithead_store::MemoryStore;
 use prost::Message as _;
@@ -41,9 +41,18 @@ async fn exchange(socket: &mut TcpStream, message: &Message) -> Frame {
     read_frame(socket, &Limits::default()).await.unwrap()
 }
 
+fn command_of(frame: &Frame) -> Command {
+    Command::read(&frame.message.command_bytes.clone().unwrap()).unwrap()
+}
+
 fn code_of(frame: &Frame) -> Code {
-    let command = Command::read(&frame.message.command_bytes.clone().unwrap()).unwrap();
-    Code::of(command.status.unwrap().code.unwrap()).unwrap()
+    Code::of(command_of(frame).status.unwrap().code.unwrap()).unwrap()
+}
+
+/// Which request an answer is to: its sequence, and its kind.
+fn answers(frame: &Frame) -> (Option<i64>, Option<i32>) {
+    let header = command_of(frame).header.unwrap();
+    (header.ack_sequence, header.message_type)
 }
 
 async fn ends(socket: &mut TcpStream) {
@@ -61,8 +70,31 @@ async fn lengths_that_are_too_long_end_the_connection_with_a_clear_status() {
         socket.write_all(&header).await.unwrap();
         let frame = read_frame(&mut socket, &Limits::default()).await.unwrap();
         assert_eq!((frame.message.auth_type, code_of(&frame)), (Some(auth::UNSOLICITED), Code::InvalidRequest));
+        assert_eq!(command_of(&frame).header, None);
         ends(&mut socket).await;
     }
+}
+
+/// The connection was reset while the client was sending, and it never learned why.
+#[tokio::test]
+async fn a_last_status_arrives_at_a_client_that_goes_on_sending() {
+    let connections = ConnectionLimits { total: 2, per_address: 2, ..ConnectionLimits::default() };
+    let options = KineticOptions { connections, ..KineticOptions::default() };
+    let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(NoSlices), options).await;
+    let mut known = server.client().await;
+    put(&mut known, b"k", "1", b"v").await;
+    let too_long = [&b"F"[..], &u32::to_be_bytes(u32::MAX), &[0; 4], &vec![0; 4 << 20]].concat();
+    let mut socket = open(&server).await;
+    socket.write_all(&too_long).await.unwrap();
+    assert_eq!(code_of(&read_frame(&mut socket, &Limits::default()).await.unwrap()), Code::InvalidRequest);
+    ends(&mut socket).await;
+    // The same for one that is turned away.
+    let mut other = server.client().await;
+    put(&mut other, b"k", "1", b"v").await;
+    let mut socket = TcpStream::connect(server.plain).await.unwrap();
+    socket.write_all(&too_long).await.unwrap();
+    assert_eq!(code_of(&read_frame(&mut socket, &Limits::default()).await.unwrap()), Code::ServiceBusy);
+    ends(&mut socket).await;
 }
 
 #[tokio::test]
@@ -84,12 +116,10 @@ async fn half_sent_frames_hold_up_nobody_else() {
 async fn strangers_are_answered_and_then_hung_up_on() {
     let server = Server::start().await;
     let mut socket = open(&server).await;
-    for sequence in 0..16 {
+    for sequence in 0..1_024 {
         let (key, identity) = if sequence % 2 == 0 { (&b"wrong"[..], 1) } else { (FACTORY_KEY, 99) };
         let frame = exchange(&mut socket, &signed(&noop(sequence), key, identity)).await;
-        assert_eq!(code_of(&frame), Code::HmacFailure);
-        let command = Command::read(&frame.message.command_bytes.unwrap()).unwrap();
-        assert_eq!(command.header.unwrap().ack_sequence, Some(sequence));
+        assert_eq!((code_of(&frame), answers(&frame)), (Code::HmacFailure, (Some(sequence), Some(29))));
     }
     ends(&mut socket).await;
     for hmac_auth in [None, Some(HmacAuth::default()), Some(HmacAuth { identity: Some(1), hmac: None })] {
@@ -137,6 +167,7 @@ async fn messages_that_are_none_have_a_clear_answer() {
         let message = Message { auth_type, ..signed(&noop(1), FACTORY_KEY, 1) };
         let frame = exchange(&mut socket, &message).await;
         assert_eq!((frame.message.auth_type, code_of(&frame)), (Some(auth::UNSOLICITED), Code::InvalidRequest));
+        assert_eq!(command_of(&frame).header, None);
         ends(&mut socket).await;
     }
     let mut socket = open(&server).await;
@@ -144,6 +175,31 @@ async fn messages_that_are_none_have_a_clear_answer() {
     assert_eq!(code_of(&read_frame(&mut socket, &Limits::default()).await.unwrap()), Code::InvalidRequest);
     let empty = Body::default();
     assert_eq!(empty.encoded_len(), 0);
+}
+
+/// Clients wait for the answer to a request by its number, and such answers had none.
+#[tokio::test]
+async fn what_is_not_read_is_answered_by_its_number() {
+    let server = Server::start().await;
+    let mut socket = open(&server).await;
+    let key_value = KeyValue { tag: Some(vec![7; 100_000].into()), ..KeyValue::default() };
+    let body = Some(Box::new(Body { key_value: Some(key_value), ..Body::default() }));
+    let header = Header { message_type: Some(RequestKind::Put as i32), sequence: Some(3), ..Header::default() };
+    let long = Command { header: Some(header), body, status: None };
+    let frame = exchange(&mut socket, &signed(&long, b"wrong", 1)).await;
+    assert_eq!((code_of(&frame), answers(&frame)), (Code::HmacFailure, (Some(3), Some(3))));
+    // A header, and after it what is no field; a message within another that is none; more messages than anybody needs.
+    let within = [&[0x12, 5, 0x32, 3, 0x4a, 1][..], &[0xff]].concat();
+    let push = [&[0x12, 0x84, 0x80, 0x10, 0x22, 0x80, 0x80, 0x10][..], &[0x12, 0].repeat(1 << 17)].concat();
+    for rest in [&[0xff, 0xff, 0xff][..], &within, &push] {
+        let bytes = Bytes::from([noop(9).encode_to_vec(), rest.to_vec()].concat());
+        let hmac = Some(Bytes::copy_from_slice(&sign(FACTORY_KEY, &bytes)));
+        let hmac_auth = Some(HmacAuth { identity: Some(1), hmac });
+        let message = Message { hmac_auth, command_bytes: Some(bytes), ..signed(&noop(9), FACTORY_KEY, 1) };
+        let frame = exchange(&mut socket, &message).await;
+        assert_eq!((code_of(&frame), answers(&frame)), (Code::InvalidRequest, (Some(9), Some(29))));
+    }
+    assert_eq!(code_of(&exchange(&mut socket, &signed(&noop(9), FACTORY_KEY, 1)).await), Code::Success);
 }
 
 #[tokio::test]
@@ -165,6 +221,8 @@ async fn strangers_make_room_and_who_finds_none_is_told_so() {
     let options = KineticOptions { connections, ..KineticOptions::default() };
     let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(NoSlices), options).await;
     let mut known = server.client().await;
+    let limits = known.greeting().body.clone().unwrap().get_log.unwrap().limits.unwrap();
+    assert_eq!(limits.max_connections, Some(3), "as many as one client gets");
     assert_eq!(put(&mut known, b"k", "1", b"v").await, Code::Success);
     let (mut first, _second) = (open(&server).await, open(&server).await);
     // Half of a frame makes nobody known.

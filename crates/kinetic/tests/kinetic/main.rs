@@ -12,3 +12,4 @@ mod replay;
 mod rights;
 mod server;
 mod slow;
+mod upkeep;

@@ -69,10 +69,13 @@ async fn an_erased_device_is_new_and_what_is_not_clients_stays() {
         put(&mut client, b"k", "1", &[1; 100_000]).await;
         set(&mut client, vec![Acl { key: Some("secret".into()), ..acl(1, vec![scope(b"", &Permission::ALL)]) }]).await;
         let mut client = server.client_as(1, b"secret", true).await;
-        call(&mut client, RequestKind::Security, pins([None; 2], [Some("lock"), Some("erase")])).await;
+        for new in [[Some("lock"), None], [None, Some("erase")]] {
+            assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], new)).await.code, Code::Success);
+        }
         let setup = Setup { new_cluster_version: Some(3), ..Setup::default() };
         call(&mut client, RequestKind::Setup, Body { setup: Some(setup), ..Body::default() }).await;
-        client.cluster_version = 3;
+        // Whoever has a PIN need not know the cluster version.
+        assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, Code::VersionFailure);
         assert_eq!(client.pin(kind, b"lock").await.unwrap().code, Code::NotAuthorized);
         assert_eq!(client.pin(LOCK, b"lock").await.unwrap().code, Code::Success);
         // Whoever has lost the one PIN has the other.
@@ -101,4 +104,65 @@ async fn pins_are_sent_over_tls_and_for_nothing_else() {
     for (pin, code) in [(&long[..], Code::InvalidRequest), (&long[1..], Code::Success)] {
         assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [None, Some(pin)])).await.code, code);
     }
+}
+
+#[tokio::test]
+async fn one_thing_is_set_at_a_time() {
+    let server = Server::start().await;
+    let mut client = server.tls_client().await;
+    let identity = || vec![acl(7, vec![scope(b"", &[Permission::Read])])];
+    let with_identity = |body: Body| {
+        let security = Security { acl: identity(), ..body.security.unwrap() };
+        Body { security: Some(security), ..Body::default() }
+    };
+    for body in [
+        pins([None; 2], [Some("lock"), Some("erase")]),
+        pins([None, Some("")], [Some("lock"), None]),
+        with_identity(pins([None; 2], [Some("lock"), None])),
+        with_identity(pins([None, Some("")], [None; 2])),
+    ] {
+        assert_eq!(call(&mut client, RequestKind::Security, body).await.code, Code::InvalidRequest);
+    }
+    // Nothing has changed: no PIN is set, and there is no such identity.
+    assert_eq!(client.pin(LOCK, b"any").await.unwrap().code, Code::Success);
+    assert_eq!(client.pin(UNLOCK, b"other").await.unwrap().code, Code::Success);
+    let mut stranger = server.client_as(7, b"key of 7", false).await;
+    assert!(stranger.call(RequestKind::Noop, Body::default(), Bytes::new()).await.is_err());
+    assert_eq!(set(&mut client, identity()).await, Code::Success);
+}
+
+#[tokio::test]
+async fn an_old_pin_without_a_new_one_takes_the_pin_away() {
+    let server = Server::start().await;
+    let mut client = server.tls_client().await;
+    assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [Some("lock"), None])).await.code, Code::Success);
+    for (old, code) in [("wrong", Code::NotAuthorized), ("", Code::NotAuthorized), ("lock", Code::Success)] {
+        assert_eq!(call(&mut client, RequestKind::Security, pins([Some(old), None], [None; 2])).await.code, code, "{old}");
+    }
+    assert_eq!(client.pin(LOCK, b"any").await.unwrap().code, Code::Success);
+}
+
+#[tokio::test]
+async fn lock_and_unlock_need_a_pin_and_erase_does_not() {
+    let server = Server::start().await;
+    let mut client = server.tls_client().await;
+    for operation in [LOCK, UNLOCK] {
+        assert_eq!(client.pin(operation, b"").await.unwrap().code, Code::InvalidRequest);
+    }
+    assert_eq!(client.pin(LOCK, b"x").await.unwrap().code, Code::Success);
+    assert_eq!(client.pin(UNLOCK, b"").await.unwrap().code, Code::InvalidRequest);
+    assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, Code::DeviceLocked);
+    assert_eq!(client.pin(ERASE, b"").await.unwrap().code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, Code::Success);
+}
+
+#[tokio::test]
+async fn few_pins_are_guessed_over_one_connection() {
+    let server = Server::start().await;
+    let mut client = server.tls_client().await;
+    assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [None, Some("erase")])).await.code, Code::Success);
+    for guess in 0..16 {
+        assert_eq!(client.pin(ERASE, b"guess").await.unwrap().code, Code::NotAuthorized, "{guess}");
+    }
+    assert!(client.pin(ERASE, b"erase").await.is_err(), "the connection goes on");
 }

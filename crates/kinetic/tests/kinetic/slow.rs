@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use pithead_kinetic::client::Client;
-use pithead_kinetic::proto::{Body, Header};
+use pithead_kinetic::keys::stored;
+use pithead_kinetic::proto::{Batch, Body, Header, Setup};
 use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, RequestKind};
 use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store, StoreError, StoreUse, Value, Write};
 
-use crate::server::{Server, call, get, header_of, key_value, put, range_of, with_key, with_range};
+use crate::server::{Server, call, get, header_of, key_value, put, put_of, range_of, with_key, with_range};
 
 /// Requests that the store does at one time in these tests: three for the one reactor of the server.
 const PLACES: usize = 3;
@@ -32,6 +33,8 @@ struct Gated {
     vanishing: Mutex<Vec<u8>>,
     /// Values are in memory.
     resident: AtomicBool,
+    /// Keys that others put while some are deleted.
+    racing: AtomicUsize,
 }
 
 impl Gated {
@@ -70,7 +73,15 @@ impl Store for Gated {
     }
 
     fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
-        self.inner.write(batch, durability)
+        let deletes = batch.iter().any(|write| matches!(write, Write::Delete { .. }));
+        self.inner.write(batch, durability)?;
+        let racing = self.racing.load(Ordering::Relaxed);
+        if deletes && racing > 0 {
+            self.racing.store(racing + 1, Ordering::Relaxed);
+            let others = ["a", "z"].map(|place| Write::put(stored(format!("{place}{racing:09}").as_bytes()), "other's"));
+            self.inner.write(others.into(), durability)?;
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), StoreError> {
@@ -144,6 +155,47 @@ async fn who_finds_no_turn_in_time_is_told_that_the_drive_is_busy() {
         assert_eq!(tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap(), Code::Success);
     }
     assert_eq!(get_within(&mut client, 20_000).await, Code::Success);
+}
+
+/// A batch was lost with an answer that said to try again.
+#[tokio::test]
+async fn a_batch_whose_end_finds_no_turn_stays_open() {
+    let (store, server) = serve().await;
+    let mut client = server.client().await;
+    let in_batch = |kind: RequestKind| Header { batch_id: Some(1), ..header_of(kind) };
+    let started = client.call_with(in_batch(RequestKind::StartBatch), Body::default(), Bytes::new()).await.unwrap();
+    assert_eq!(started.code, Code::Success);
+    client.send(in_batch(RequestKind::Put), with_key(put_of(b"batched", "1")), Bytes::from_static(b"v")).await.unwrap();
+    store.close(true);
+    let tasks = waiting(&server, PLACES).await;
+    until(|| store.inside.load(Ordering::Relaxed) == PLACES).await;
+    let body = || Body { batch: Some(Batch { count: Some(1), ..Batch::default() }), ..Body::default() };
+    for _ in 0..2 {
+        let within = Header { timeout: Some(50), ..in_batch(RequestKind::EndBatch) };
+        assert_eq!(client.call_with(within, body(), Bytes::new()).await.unwrap().code, Code::ServiceBusy);
+    }
+    store.close(false);
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), Code::Success);
+    }
+    let ended = client.call_with(in_batch(RequestKind::EndBatch), body(), Bytes::new()).await.unwrap();
+    assert_eq!((ended.code, ended.body.batch.unwrap().sequence), (Code::Success, vec![2]), "{}", ended.what);
+    assert_eq!(get(&mut client, b"batched").await.value, "v");
+}
+
+/// An erasure began anew until there were no keys, and so it did not end while others put some.
+#[tokio::test]
+async fn an_erasure_ends_while_others_put_keys() {
+    let (store, server) = serve().await;
+    let mut client = server.client().await;
+    store.racing.store(1, Ordering::Relaxed);
+    let setup = Setup { instant_secure_erase: Some(true), ..Setup::default() };
+    let erase = call(&mut client, RequestKind::Setup, Body { setup: Some(setup), ..Body::default() });
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), erase).await.expect("it ends").code, Code::Success);
+    assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
+    for others in [b"a000000001", b"z000000001"] {
+        assert_eq!(get(&mut client, others).await.value, "other's", "it came when those before it were erased");
+    }
 }
 
 #[tokio::test]
