@@ -17,6 +17,9 @@ from ._errors import UserError
 
 __all__ = ["SSD", "Application", "Input", "Output", "Reader", "SSDlet", "Writer"]
 
+# Stands for no row.
+_NOTHING = object()
+
 
 class SSD:
     """A drive on the network.
@@ -112,7 +115,7 @@ class Reader:
 
     def __init__(self, native: _pithead.Reader) -> None:
         self._native = native
-        self._rows = self._all()
+        self._batch: Iterator[Any] = iter(())
 
     @property
     def types(self) -> str:
@@ -120,22 +123,23 @@ class Reader:
         return self._native.signature
 
     def __iter__(self) -> Iterator[Any]:
-        return self._rows
+        return self
+
+    # No generator: that would be at its end once something was raised in it, and later calls would find an end.
+    def __next__(self) -> Any:
+        while (row := next(self._batch, _NOTHING)) is _NOTHING:
+            if (batch := self._native.get()) is None:
+                raise StopIteration
+            self._batch = iter(_arrow().ipc.open_stream(batch) if isinstance(batch, bytes) else batch)
+        return row
 
     def get(self) -> Any:
         """Waits for the next row or record batch; None at the end of the stream. Raises if the application failed."""
-        return next(self._rows, None)
+        return next(self, None)
 
     def close(self) -> None:
         """Says that nobody reads any more: who sends without end ends by that."""
         self._native.close()
-
-    def _all(self) -> Iterator[Any]:
-        while (batch := self._native.get()) is not None:
-            if isinstance(batch, bytes):
-                yield from _arrow().ipc.open_stream(batch)
-            else:
-                yield from batch
 
 
 class Writer:

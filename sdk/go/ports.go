@@ -85,8 +85,11 @@ func AddOutput[T Row](s *SSDlet) *Output[T] {
 	return &Output[T]{state: state}
 }
 
-// Put puts out a value, and waits while the connection is full. False once nobody reads any more.
+// Put puts out a value, and waits while the connection is full. False once nobody reads any more: the value is dropped then.
 func (o *Output[T]) Put(value T) bool {
+	if o.state.closed {
+		return false
+	}
 	o.state.bytes = encode(o.state.bytes, &value)
 	if o.state.types == "arrow" || len(o.state.bytes) >= batchBytes {
 		return o.state.flush()

@@ -6,9 +6,10 @@ mod definition;
 pub(crate) use creating::{create, drop_function};
 pub(crate) use definition::{Definition, Dropped};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use datafusion::execution::SessionState;
@@ -25,14 +26,20 @@ use pithead_wasm_sql::{Code, UserFunction, WeakCode, called, compiled, extension
 /// Sets of functions that are kept at most.
 const SETS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("it is not 0");
 
+/// What a drive has said of a module is believed for so long. Then it is asked again, before a statement calls a function of it: a drive
+/// whose store was put back, or emptied, lacks what it had.
+const BELIEVED: Duration = Duration::from_secs(2);
+/// How long a drive that had a module may take to say that it still has it.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// The functions of a host's domains.
 pub(crate) struct Functions {
     fleet: Fleet,
     own: Arc<Registry>,
     /// By the modules' hashes, as long as a function has them.
     codes: Mutex<HashMap<String, WeakCode>>,
-    /// Which drives have which modules, as far as it is known.
-    at_drives: Mutex<HashSet<(DriveId, String)>>,
+    /// Which drives have which modules, as far as it is known, and since when.
+    at_drives: Mutex<HashMap<(DriveId, String), Instant>>,
     sets: Mutex<LruCache<Vec<Named>, Arc<Set>>>,
 }
 
@@ -131,22 +138,23 @@ impl Functions {
         }
         let connected = self.fleet.connected();
         let runs = |drive: &&ConnectedDrive| drive.welcome.extensions.iter().any(|there| there == RUNS_USER_FUNCTIONS);
-        let unknown = connected.all().iter().filter(runs).filter(|drive| !self.is_at(drive.id(), module));
+        let unknown = connected.all().iter().filter(runs).filter(|drive| !self.was_at(drive.id(), module, BELIEVED));
         let unknown: Vec<&ConnectedDrive> = unknown.collect();
         let ask = |drive: &ConnectedDrive| {
             let door = Arc::clone(&drive.door);
             let ask = FunctionAsk { domain: called.domain().to_owned(), module: module.clone(), bytes: false };
-            async move { door.function(ask).await }
+            let patience = if self.is_at(drive.id(), module) { PATIENCE } else { Duration::MAX };
+            async move { tokio::time::timeout(patience, door.function(ask)).await }
         };
         let asked = join_all(unknown.iter().map(|drive| ask(drive))).await;
         for (drive, answer) in unknown.into_iter().zip(asked) {
-            let is_there = match answer {
-                Ok(Some(_)) => true,
-                Ok(None) => self.bring(drive, called, &mut bytes).await,
-                Err(_) => false,
-            };
-            if is_there {
-                self.note(drive.id(), module);
+            match answer {
+                Ok(Ok(Some(_))) => self.note(drive.id(), module),
+                Ok(Ok(None)) if self.bring(drive, called, &mut bytes).await => self.note(drive.id(), module),
+                Ok(Ok(None)) => self.forget(drive.id(), module),
+                // What it had it may have still.
+                Ok(Err(_)) | Err(_) if self.is_at(drive.id(), module) => self.note(drive.id(), module),
+                Ok(Err(_)) | Err(_) => {}
             }
         }
         Ok(())
@@ -199,11 +207,20 @@ impl Functions {
     }
 
     pub(crate) fn note(&self, drive: DriveId, module: &str) {
-        self.at_drives.lock().insert((drive, module.to_owned()));
+        self.at_drives.lock().insert((drive, module.to_owned()), Instant::now());
+    }
+
+    fn forget(&self, drive: DriveId, module: &str) {
+        self.at_drives.lock().remove(&(drive, module.to_owned()));
     }
 
     fn is_at(&self, drive: DriveId, module: &str) -> bool {
-        self.at_drives.lock().contains(&(drive, module.to_owned()))
+        self.was_at(drive, module, Duration::MAX)
+    }
+
+    /// Whether the drive had it when it was asked last, and that was no longer ago than this.
+    fn was_at(&self, drive: DriveId, module: &str, within: Duration) -> bool {
+        self.at_drives.lock().get(&(drive, module.to_owned())).is_some_and(|since| since.elapsed() <= within)
     }
 
     /// Whether a drive can run what an extension names.

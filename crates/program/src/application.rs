@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pithead_sched::Class;
+use pithead_sched::{AbortOnDrop, Class};
 
 use crate::budget::{Budget, Meter};
 use crate::channel::{Channel, Reader, Writer};
 use crate::graph::{Graph, Leaving, Node, Phase};
 use crate::guest::{Guest, Names, OpenFile, Opened, Ports};
 use crate::limits::{ARGUMENT_BYTES_MAX, SSDLETS_MAX};
+use crate::module::Code;
 use crate::row::encode;
 use crate::run::run;
 use crate::{ArgumentType, HostReader, HostWriter, Limits, Module, ProgramError, Runtime, Services, Signature, Value};
@@ -31,6 +32,15 @@ pub struct Application {
     services: Arc<dyn Services>,
     budget: Arc<Budget>,
     graph: Arc<Mutex<Graph>>,
+}
+
+/// An SSDlet that is about to be spawned.
+struct Ready {
+    code: Arc<Code>,
+    /// Its number among the declarations of its module.
+    number: usize,
+    guest: Guest,
+    leaving: Leaving,
 }
 
 /// An SSDlet of an application.
@@ -89,7 +99,9 @@ impl Application {
                 Argument::Value(value) => encode(value, &mut encoded),
                 Argument::File(file) => {
                     encoded.extend_from_slice(&(open.len() as u32).to_le_bytes());
-                    open.push(Some(Opened::File(OpenFile::new(self.services.open(file).await?))));
+                    let none = |none| ProgramError::Busy(format!("the argument {file:?} of {name} is a file, and {none}"));
+                    let opened = OpenFile::new(self.services.open(file).await?, &self.budget).map_err(none)?;
+                    open.push(Some(Opened::File(opened)));
                 }
             }
         }
@@ -134,9 +146,8 @@ impl Application {
         if !Arc::ptr_eq(&from.ssdlet.graph, &to.ssdlet.graph) {
             channel.reach_outside();
         }
-        from.join(&channel);
-        to.join(&channel);
-        Ok(())
+        from.join(&channel)?;
+        to.join(&channel)
     }
 
     /// Connects an output to the host program.
@@ -147,7 +158,7 @@ impl Application {
             None => self.channel(from.signature()?),
         };
         channel.reach_outside();
-        from.join(&channel);
+        from.join(&channel)?;
         Ok(HostReader::new(channel, Arc::clone(&self.graph)))
     }
 
@@ -159,16 +170,32 @@ impl Application {
             None => self.channel(to.signature()?),
         };
         channel.reach_outside();
-        to.join(&channel);
+        to.join(&channel)?;
         Ok(HostWriter::new(channel, Arc::clone(&self.graph)))
     }
 
     fn channel(&self, signature: Signature) -> Arc<Channel> {
-        Channel::new(signature, self.budget.limits().queue_bytes_max)
+        Channel::new(signature, &self.budget)
     }
 
     /// Starts all SSDlets, each on the reactor with the fewest tasks. Fails if a port is not connected.
     pub fn start(&self) -> Result<(), ProgramError> {
+        let ready = self.ready()?;
+        // Without the lock: a pool that has stopped drops an SSDlet at once, which then says that it has ended.
+        let tasks: Vec<_> = ready.into_iter().map(|ready| self.spawn(ready)).collect();
+        let mut graph = self.graph.lock();
+        if graph.failure.is_none() {
+            graph.tasks = tasks;
+            return Ok(());
+        }
+        // It has failed meanwhile, and nobody else ends what goes on.
+        drop(graph);
+        drop(tasks);
+        Ok(())
+    }
+
+    /// Says that the application runs, and returns its SSDlets as they are to be spawned.
+    fn ready(&self) -> Result<Vec<Ready>, ProgramError> {
         let mut graph = self.building()?;
         if graph.nodes.is_empty() {
             return Err(ProgramError::usage(format!("the application {} has no SSDlets", self.name)));
@@ -178,14 +205,10 @@ impl Application {
         }
         graph.phase = Phase::Running;
         graph.live = graph.nodes.len();
-        for index in 0..graph.nodes.len() {
-            let task = self.task(&mut graph.nodes[index], index);
-            graph.tasks.push(task);
-        }
-        Ok(())
+        Ok(graph.nodes.iter_mut().enumerate().map(|(index, node)| self.ready_node(node, index)).collect())
     }
 
-    fn task(&self, node: &mut Node, index: usize) -> pithead_sched::AbortOnDrop<()> {
+    fn ready_node(&self, node: &mut Node, index: usize) -> Ready {
         let names = Names {
             application: Arc::clone(&self.name),
             module: Arc::clone(node.module.shared_name()),
@@ -200,7 +223,12 @@ impl Application {
             outputs: std::mem::take(&mut node.outputs),
         };
         let leaving = Leaving { graph: Arc::clone(&self.graph), node: index, well: false };
-        let (code, number, ticking) = (Arc::clone(node.module.code()), node.number, self.runtime.ticking());
+        Ready { code: Arc::clone(node.module.code()), number: node.number, guest, leaving }
+    }
+
+    fn spawn(&self, ready: Ready) -> AbortOnDrop<()> {
+        let Ready { code, number, guest, leaving } = ready;
+        let ticking = self.runtime.ticking();
         let task = self.runtime.pool().spawn(Class::Foreground, async move {
             let (_ticking, mut leaving) = (ticking, leaving);
             let graph = Arc::clone(&leaving.graph);
@@ -300,11 +328,14 @@ impl Output {
         Ok(graph.nodes[self.ssdlet.node].outputs[self.port].as_ref().map(|writer| Arc::clone(writer.channel())))
     }
 
-    fn join(&self, channel: &Arc<Channel>) {
+    fn join(&self, channel: &Arc<Channel>) -> Result<(), ProgramError> {
         let mut graph = self.ssdlet.graph.lock();
+        // Looked at again: it may have been started meanwhile.
+        check_building(&graph)?;
         let place = &mut graph.nodes[self.ssdlet.node].outputs[self.port];
         place.get_or_insert_with(|| Writer::new(Arc::clone(channel)));
-        graph.channels.push(Arc::clone(channel));
+        graph.written.push(Arc::clone(channel));
+        Ok(())
     }
 }
 
@@ -327,11 +358,12 @@ impl Input {
         Ok(graph.nodes[self.ssdlet.node].inputs[self.port].as_ref().map(|reader| Arc::clone(reader.channel())))
     }
 
-    fn join(&self, channel: &Arc<Channel>) {
+    fn join(&self, channel: &Arc<Channel>) -> Result<(), ProgramError> {
         let mut graph = self.ssdlet.graph.lock();
+        check_building(&graph)?;
         let place = &mut graph.nodes[self.ssdlet.node].inputs[self.port];
         place.get_or_insert_with(|| Reader::new(Arc::clone(channel)));
-        graph.channels.push(Arc::clone(channel));
+        Ok(())
     }
 }
 

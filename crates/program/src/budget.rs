@@ -1,5 +1,6 @@
 //! [`Budget`]: what an application has taken of its limits, and [`Meter`], one SSDlet's share of the time.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,6 +45,26 @@ impl Budget {
         self.run_ns.load(Ordering::Relaxed)
     }
 
+    /// Counts bytes outside of guests' memories, if the application may hold so many.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+        let bytes = bytes as u64;
+        match self.take(bytes) {
+            true => Ok(Held { budget: Arc::clone(self), bytes }),
+            false => Err(NoRoom { bytes, most: self.limits.memory_bytes_max }),
+        }
+    }
+
+    /// Takes memory, all of it or none.
+    fn take(&self, bytes: u64) -> bool {
+        let most = self.limits.memory_bytes_max;
+        let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= most);
+        self.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give(&self, bytes: u64) {
+        self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Counts the bytes of a line of the log.
     pub fn log(&self, bytes: usize) -> Result<(), Fault> {
         let logged = self.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
@@ -53,6 +74,40 @@ impl Budget {
             }
             false => Ok(()),
         }
+    }
+}
+
+/// Bytes that an application holds outside of its guests' memories, such as batches that wait. They go back when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Holds what another one of the same application held.
+    pub(crate) fn join(&mut self, mut other: Held) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
+/// What an application may not hold as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom {
+    bytes: u64,
+    most: u64,
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, most) = (size(self.bytes), size(self.most));
+        write!(f, "there is no room for {bytes} more in the {most} of memory that the application may hold")
     }
 }
 
@@ -189,7 +244,7 @@ impl Grants {
 
 impl Drop for Grants {
     fn drop(&mut self) {
-        self.budget.memory_bytes.fetch_sub(self.granted, Ordering::Relaxed);
+        self.budget.give(self.granted);
     }
 }
 
@@ -200,8 +255,7 @@ impl ResourceLimiter for Grants {
         }
         let more = (desired - current) as u64;
         let most = self.budget.limits.memory_bytes_max;
-        if self.budget.memory_bytes.fetch_add(more, Ordering::Relaxed) + more > most {
-            self.budget.memory_bytes.fetch_sub(more, Ordering::Relaxed);
+        if !self.budget.take(more) {
             return Err(fault(format!("it asked for more memory than the {} that its application may hold", size(most))));
         }
         self.granted += more;
@@ -225,6 +279,18 @@ impl ResourceLimiter for Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_held_goes_back() {
+        let budget = Budget::new(Limits { memory_bytes_max: 100, ..Limits::default() });
+        let mut first = budget.hold(60).unwrap();
+        let why = budget.hold(41).unwrap_err().to_string();
+        assert_eq!(why, "there is no room for 41 bytes more in the 100 bytes of memory that the application may hold");
+        first.join(budget.hold(40).unwrap());
+        assert!(budget.hold(1).is_err() && budget.hold(usize::MAX).is_err());
+        drop(first);
+        assert_eq!(budget.memory_bytes.load(Ordering::Relaxed), 0);
+    }
 
     /// A machine that was paused, or had no time for a thread, ended guests that had not run.
     #[test]

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::Signature;
 use crate::arrow_port::check_stream;
+use crate::budget::{Budget, Held, NoRoom};
 use crate::limits::{BATCH_BYTES, BATCH_BYTES_MAX};
 use crate::signature::check_rows;
 
@@ -19,6 +20,8 @@ use crate::signature::check_rows;
 pub(crate) struct Channel {
     pub signature: Signature,
     bytes_max: usize,
+    /// What waits counts as memory of the application that made the connection.
+    budget: Arc<Budget>,
     state: Mutex<ChannelState>,
     moved: Notify,
     /// Whether one of its ends is outside of the application: at a host program, or in another application.
@@ -27,12 +30,26 @@ pub(crate) struct Channel {
 
 #[derive(Default)]
 struct ChannelState {
-    queue: VecDeque<Vec<u8>>,
+    queue: VecDeque<Batch>,
     bytes: usize,
     writers: usize,
     readers: usize,
     cut: Option<Arc<str>>,
     schema: Option<SchemaRef>,
+}
+
+/// A batch that waits, and its share of the application's memory.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    held: Held,
+}
+
+impl Batch {
+    /// `held`: as many bytes.
+    pub fn new(bytes: Vec<u8>, held: Held) -> Self {
+        Self { bytes, held }
+    }
 }
 
 /// What a reader finds.
@@ -50,18 +67,19 @@ pub(crate) enum Got {
 }
 
 /// What becomes of a batch.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Put {
     Done,
-    Full(Vec<u8>),
+    Full(Batch),
     /// Nobody reads any more.
     Closed,
 }
 
 impl Channel {
-    pub fn new(signature: Signature, bytes_max: usize) -> Arc<Self> {
-        let state = Mutex::new(ChannelState::default());
-        Arc::new(Self { signature, bytes_max, state, moved: Notify::new(), outside: AtomicBool::new(false) })
+    pub fn new(signature: Signature, budget: &Arc<Budget>) -> Arc<Self> {
+        let (bytes_max, budget) = (budget.limits().queue_bytes_max, Arc::clone(budget));
+        let (state, outside) = (Mutex::new(ChannelState::default()), AtomicBool::new(false));
+        Arc::new(Self { signature, bytes_max, budget, state, moved: Notify::new(), outside })
     }
 
     pub fn reach_outside(&self) {
@@ -95,37 +113,55 @@ impl Channel {
         }
     }
 
+    /// Counts bytes that are to wait here as memory of the application.
+    pub fn hold(&self, bytes: usize) -> Result<Held, NoRoom> {
+        self.budget.hold(bytes)
+    }
+
+    /// A batch that may wait here.
+    pub fn batch(&self, bytes: Vec<u8>) -> Result<Batch, NoRoom> {
+        self.hold(bytes.len()).map(|held| Batch::new(bytes, held))
+    }
+
     /// Takes the next batch if it has at most `bytes_max` bytes.
     pub fn try_get(&self, bytes_max: usize) -> Got {
         let mut state = self.state.lock();
         if let Some(why) = &state.cut {
             return Got::Cut(Arc::clone(why));
         }
-        match state.queue.front().map(Vec::len) {
-            Some(length) if length > bytes_max => return Got::Larger(length),
-            Some(length) => state.bytes -= length,
+        let batch = match state.queue.pop_front() {
+            Some(batch) if batch.bytes.len() > bytes_max => {
+                let length = batch.bytes.len();
+                state.queue.push_front(batch);
+                return Got::Larger(length);
+            }
+            Some(batch) => batch.bytes,
             None if state.writers == 0 => return Got::End,
             None => return Got::Empty,
-        }
-        let batch = state.queue.pop_front().unwrap_or_default();
+        };
+        state.bytes -= batch.len();
         drop(state);
         self.moved.notify_waiters();
         Got::Batch(batch)
     }
 
     /// Appends a batch that was checked.
-    pub fn try_put(&self, batch: Vec<u8>) -> Put {
+    pub fn try_put(&self, batch: Batch) -> Put {
         let mut state = self.state.lock();
         if state.readers == 0 || state.cut.is_some() {
             return Put::Closed;
         }
-        if !state.has_room(self.bytes_max, batch.len()) {
+        let length = batch.bytes.len();
+        if !state.has_room(self.bytes_max, length) {
             return Put::Full(batch);
         }
-        state.bytes += batch.len();
+        state.bytes += length;
         let joins = self.signature != Signature::Arrow;
         match state.queue.back_mut() {
-            Some(last) if joins && last.len() + batch.len() <= BATCH_BYTES => last.extend_from_slice(&batch),
+            Some(last) if joins && last.bytes.len() + length <= BATCH_BYTES => {
+                last.bytes.extend_from_slice(&batch.bytes);
+                last.held.join(batch.held);
+            }
             _ => state.queue.push_back(batch),
         }
         drop(state);
@@ -146,13 +182,14 @@ impl Channel {
     }
 
     /// Waits for room, and appends a batch that was checked. False if nobody reads any more.
-    pub async fn put(&self, mut batch: Vec<u8>) -> bool {
+    pub async fn put(&self, mut batch: Batch) -> bool {
         loop {
             let mut moved = pin!(self.moved.notified());
             moved.as_mut().enable();
             match self.try_put(batch) {
                 Put::Full(back) => batch = back,
-                put => return put == Put::Done,
+                Put::Done => return true,
+                Put::Closed => return false,
             }
             moved.await;
         }

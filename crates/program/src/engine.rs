@@ -41,6 +41,7 @@ fn pool(options: &RuntimeOptions) -> PoolingAllocationConfig {
         // The kernel tells which pages a guest has written: these are set back where they are, and the next guest faults on none.
         pool.pagemap_scan(Enabled::Yes);
         pool.linear_memory_keep_resident(RESIDENT_BYTES);
+        pool.table_keep_resident(RESIDENT_BYTES);
         pool.max_unused_warm_slots(WARM_SLOTS);
     }
     pool

@@ -23,8 +23,8 @@ pub(crate) enum Phase {
 pub(crate) struct Graph {
     pub phase: Phase,
     pub nodes: Vec<Node>,
-    /// All connections, so that a failure can cut them.
-    pub channels: Vec<Arc<Channel>>,
+    /// The connections that its SSDlets write to, which a failure cuts. Those that they only read may have other readers, who go on.
+    pub written: Vec<Arc<Channel>>,
     pub tasks: Vec<AbortOnDrop<()>>,
     /// The SSDlets that have not ended.
     pub live: usize,
@@ -78,7 +78,7 @@ impl Graph {
         Self {
             phase: Phase::Building,
             nodes: Vec::new(),
-            channels: Vec::new(),
+            written: Vec::new(),
             tasks: Vec::new(),
             live: 0,
             failure: None,
@@ -133,10 +133,12 @@ impl Graph {
     pub fn fail(&mut self, error: ProgramError) -> Vec<AbortOnDrop<()>> {
         let why: Arc<str> = error.to_string().into();
         self.failure.get_or_insert(error);
+        self.written.iter().for_each(|channel| channel.cut(&why));
         if self.phase == Phase::Building {
             self.phase = Phase::Ended;
+            // Nobody will read them; those of SSDlets that run go with their tasks.
+            self.nodes.iter_mut().flat_map(|node| &mut node.inputs).for_each(|input| *input = None);
         }
-        self.channels.iter().for_each(|channel| channel.cut(&why));
         std::mem::take(&mut self.tasks)
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmtime::{Caller, Memory};
 
-use crate::budget::{Fault, Grants, Meter, fault};
+use crate::budget::{Budget, Fault, Grants, Held, Meter, NoRoom, fault};
 use crate::channel::{Reader, Writer};
 use crate::graph::Graph;
-use crate::limits::{CALL_BYTES_MAX, FILES_MAX, LOG_LINE_BYTES_MAX, SSDLETS_MAX};
+use crate::limits::{CALL_BYTES_MAX, FILES_MAX, LOG_CALL_BYTES_MAX, LOG_LINE_BYTES, LOG_LINE_BYTES_MAX, SSDLETS_MAX};
 use crate::{Dataset, Declared, File, Level, LogLine, Services};
 
 /// The names by which people know a guest.
@@ -33,8 +33,8 @@ pub(crate) struct Guest {
     pub open: Vec<Option<Opened>>,
     /// What the module has declared; None where the guest is past its declarations.
     pub declared: Option<Vec<Declared>>,
-    /// The beginning of a line that was written to the standard streams.
-    pub line: Vec<u8>,
+    /// The beginnings of lines that were written to standard output and to standard error.
+    lines: [Vec<u8>; 2],
     /// The last lines that it wrote as errors, so that what made it give up can be said.
     pub last_words: VecDeque<String>,
 }
@@ -51,7 +51,8 @@ pub(crate) struct Ports {
 /// What a handle stands for.
 pub(crate) enum Opened {
     File(OpenFile),
-    Dataset(Box<dyn Dataset>, Option<bytes::Bytes>),
+    /// With a batch for which its guest had too little room.
+    Dataset(Box<dyn Dataset>, Option<(bytes::Bytes, Held)>),
 }
 
 /// A file, and how far it was read in order.
@@ -59,12 +60,22 @@ pub(crate) struct OpenFile {
     pub file: Arc<dyn File>,
     pub next: u64,
     pub announced: u64,
+    _held: Held,
 }
 
 impl OpenFile {
-    pub fn new(file: Arc<dyn File>) -> Self {
-        Self { file, next: 0, announced: 0 }
+    /// Counts what the file takes in memory.
+    pub fn new(file: Arc<dyn File>, budget: &Arc<Budget>) -> Result<Self, NoRoom> {
+        let held = budget.hold(file.held_bytes())?;
+        Ok(Self { file, next: 0, announced: 0, _held: held })
     }
+}
+
+/// The standard streams of a guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stream {
+    Output,
+    Error,
 }
 
 impl Guest {
@@ -80,7 +91,7 @@ impl Guest {
             arguments: Vec::new(),
             open: Vec::new(),
             declared: None,
-            line: Vec::new(),
+            lines: Default::default(),
             last_words: VecDeque::new(),
         }
     }
@@ -122,7 +133,7 @@ impl Guest {
 
     /// Writes a line to the log, without control characters and cut to its bound.
     pub fn log(&mut self, level: Level, bytes: &[u8]) -> Result<(), Fault> {
-        self.meter.budget().log(bytes.len().max(1))?;
+        self.meter.budget().log(bytes.len() + LOG_LINE_BYTES)?;
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOG_LINE_BYTES_MAX)]);
         let text: String = text.chars().map(|one| if one.is_control() && one != '\t' { ' ' } else { one }).collect();
         let Names { application, module, ssdlet } = &self.names;
@@ -134,16 +145,42 @@ impl Guest {
         Ok(())
     }
 
-    /// Takes what a guest writes to a standard stream, and logs whole lines.
-    pub fn print(&mut self, level: Level, bytes: &[u8]) -> Result<(), Fault> {
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(part);
-            if self.line.ends_with(b"\n") || self.line.len() >= LOG_LINE_BYTES_MAX {
-                let line = std::mem::take(&mut self.line);
-                self.log(level, line.trim_ascii_end())?;
+    /// Takes what a guest writes to a standard stream, and logs whole lines, at most so many, which are counted down. Returns how many
+    /// bytes it took.
+    pub fn print(&mut self, stream: Stream, bytes: &[u8], lines_max: &mut usize) -> Result<usize, Fault> {
+        let mut taken = 0;
+        for part in bytes[..bytes.len().min(LOG_CALL_BYTES_MAX)].split_inclusive(|byte| *byte == b'\n') {
+            if *lines_max == 0 {
+                break;
+            }
+            taken += part.len();
+            let line = &mut self.lines[stream as usize];
+            line.extend_from_slice(part);
+            if line.ends_with(b"\n") || line.len() >= LOG_LINE_BYTES_MAX {
+                *lines_max -= 1;
+                self.end_line(stream)?;
             }
         }
-        Ok(())
+        Ok(taken)
+    }
+
+    /// Logs what is left of lines that were not ended, once nothing more comes.
+    pub fn end_lines(&mut self) {
+        for stream in [Stream::Output, Stream::Error] {
+            if !self.lines[stream as usize].is_empty() {
+                // One who flooded the log has no last line.
+                let _ = self.end_line(stream);
+            }
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream) -> Result<(), Fault> {
+        let line = std::mem::take(&mut self.lines[stream as usize]);
+        let level = match stream {
+            Stream::Output => Level::Info,
+            Stream::Error => Level::Error,
+        };
+        self.log(level, line.trim_ascii_end())
     }
 }
 

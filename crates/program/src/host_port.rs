@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::channel::{Channel, Got, Reader, Writer};
+use crate::budget::Held;
+use crate::channel::{Batch, Channel, Got, Reader, Writer};
 use crate::graph::Graph;
 use crate::row::encode_row;
 use crate::{ProgramError, Signature, Value};
@@ -30,12 +31,13 @@ impl HostReader {
         HostQueue(Arc::clone(self.reader.channel()))
     }
 
-    /// The next batch as bytes, None when all writers have ended. Fails if the application did.
+    /// The next batch as bytes, None when all writers have ended. Fails if the application did, also where this stream came to its
+    /// end before: what an application puts out that fails is not all.
     pub async fn get(&self) -> Result<Option<Vec<u8>>, ProgramError> {
         match self.reader.channel().get().await {
             Got::Batch(batch) => Ok(Some(batch)),
             Got::Cut(why) => Err(failure(&self.graph, &why)),
-            _ => Ok(None),
+            _ => self.graph.lock().failure.clone().map_or(Ok(None), Err),
         }
     }
 }
@@ -48,6 +50,11 @@ impl HostQueue {
     /// Whether nothing waits in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Counts bytes of a batch that is to wait for a place here. Fails if the application may not hold so many.
+    pub fn hold(&self, bytes: usize) -> Result<Held, ProgramError> {
+        self.0.hold(bytes).map_err(|none| ProgramError::Busy(none.to_string()))
     }
 }
 
@@ -74,12 +81,18 @@ impl HostWriter {
     }
 
     /// Sends a batch, and waits while the connection is full. False if nobody reads it any more. Fails if the bytes are no batch of
-    /// the port's type, or if the application failed.
+    /// the port's type, if the application may not hold so many, or if it failed.
     pub async fn put(&self, batch: Vec<u8>) -> Result<bool, ProgramError> {
+        let held = self.queue().hold(batch.len())?;
+        self.put_held(batch, held).await
+    }
+
+    /// The same for a batch whose bytes count already; see [`HostQueue::hold`].
+    pub async fn put_held(&self, batch: Vec<u8>, held: Held) -> Result<bool, ProgramError> {
         let signature = &self.channel.signature;
         let wrong = |what| ProgramError::usage(format!("the host program put what is no batch of {signature}: {what}"));
         self.channel.check(&batch).map_err(wrong)?;
-        if self.channel.put(batch).await {
+        if self.channel.put(Batch::new(batch, held)).await {
             return Ok(true);
         }
         self.graph.lock().failure.clone().map_or(Ok(false), Err)

@@ -40,6 +40,13 @@ pub(crate) const FILES_MAX: usize = 64;
 /// The most bytes of one line of the log; what is longer is cut.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 
+/// What a line of the log counts besides its bytes.
+pub(crate) const LOG_LINE_BYTES: usize = 64;
+
+/// The most bytes of a buffer, and the most lines, that one call takes for a standard stream; a guest calls again with the rest.
+pub(crate) const LOG_CALL_BYTES_MAX: usize = 64 << 10;
+pub(crate) const LOG_CALL_LINES_MAX: usize = 256;
+
 /// The most bytes that one host call reads, writes or fills with random numbers.
 pub(crate) const CALL_BYTES_MAX: usize = 16 << 20;
 
@@ -56,11 +63,11 @@ pub(crate) const TABLE_ELEMENTS_MAX: usize = 128 << 10;
 /// What one application may take, over all of its SSDlets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memories, in bytes.
+    /// Linear memories, batches that wait, and files that are open, in bytes.
     pub memory_bytes_max: u64,
     /// Processor time.
     pub run_time_max: Duration,
-    /// Lines of the log, in bytes.
+    /// Lines of the log, in bytes and 64 for each.
     pub log_bytes_max: u64,
     /// What waits in one connection, in bytes. One batch fits always.
     pub queue_bytes_max: usize,

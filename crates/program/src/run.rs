@@ -66,6 +66,7 @@ async fn metered<T>(
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         let mut running = Running { store, instance };
         let outcome = running.start_and(work).await;
+        running.store.data_mut().end_lines();
         outcome.map_err(|error| failed(named(running.store.data_mut(), &error))).ok()
     });
     Metered { meter, future }.await
@@ -78,6 +79,7 @@ fn named(guest: &mut Guest, error: &wasmtime::Error) -> ProgramError {
             "the drive runs as many SSDlets as it has room for ({error}). hint: try again later"
         ));
     }
+    guest.end_lines();
     let (module, ssdlet) = (guest.names.module.to_string(), guest.names.ssdlet.to_string());
     let last_words: Vec<_> = guest.last_words.drain(..).rev().collect();
     ProgramError::Guest { module, ssdlet, cause: cause(error, &last_words) }

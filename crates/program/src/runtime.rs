@@ -1,18 +1,18 @@
 //! [`Runtime`]: the sandbox of one drive: its engine, its host calls, and the modules that it knows.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 use pithead_sched::{Class, Pool};
 use wasmtime::Linker;
 
 use crate::budget::{Budget, Meter};
 use crate::cache::{Sealed, code_key, code_key_of};
+use crate::compiling::Compiling;
 use crate::engine::{Ticker, Ticking, engine};
 use crate::guest::{Guest, Names};
+use crate::known::Known;
 use crate::module::{Code, compile};
 use crate::run::describe;
 use crate::{Application, CodeStore, File, Limits, Module, ProgramError, RuntimeOptions, Secret, Services, calls, wasi};
@@ -24,15 +24,12 @@ pub struct Runtime {
     ticker: Ticker,
     options: RuntimeOptions,
     sealed: Option<Sealed>,
-    known: Mutex<LruCache<[u8; 32], Arc<Code>>>,
+    known: Arc<Known>,
     /// One module is compiled at a time, so that the same module is compiled once.
-    compiling: tokio::sync::Mutex<()>,
+    compiling: Compiling,
     /// Connections change two graphs, so they are made one after the other.
     connecting: Mutex<()>,
 }
-
-/// The most modules whose code is kept; their bytes are bounded by the options.
-const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
 
 impl Runtime {
     /// Fails if the system refuses the address space or the thread.
@@ -60,10 +57,10 @@ impl Runtime {
             pool,
             linker: Arc::new(linker),
             ticker,
+            known: Arc::new(Known::new(options.code_bytes_max)),
             options,
             sealed,
-            known: Mutex::new(LruCache::new(MODULES_MAX)),
-            compiling: tokio::sync::Mutex::new(()),
+            compiling: Compiling::default(),
             connecting: Mutex::new(()),
         }))
     }
@@ -96,35 +93,27 @@ impl Runtime {
 
     async fn code(&self, name: &str, bytes: Bytes) -> Result<Arc<Code>, ProgramError> {
         let key = code_key(self.linker.engine(), &bytes);
-        let known = || self.known.lock().get(&key).map(Arc::clone);
         // What is known waits for nobody's compilation.
-        if let Some(code) = known() {
+        if let Some(code) = self.known.get(&key) {
             return Ok(code);
         }
-        let _turn = self.compiling.lock().await;
-        if let Some(code) = known() {
+        let busy = || ProgramError::Busy("many modules wait to be compiled. hint: try again later".to_owned());
+        let turn = self.compiling.turn(key).await.ok_or_else(busy)?;
+        if let Some(code) = self.known.get(&key) {
             return Ok(code);
         }
-        let (linker, sealed) = (Arc::clone(&self.linker), self.sealed.clone());
-        let compiled = self.pool.spawn_blocking(move || compile(&linker, &bytes, sealed.as_ref()));
+        let (linker, sealed, known) = (Arc::clone(&self.linker), self.sealed.clone(), Arc::clone(&self.known));
+        let compiled = self.pool.spawn_lengthy(move || {
+            // Nobody may wait for it any more: it goes on, with its turn, and its code is kept for who asks again.
+            let _turn = turn;
+            compile(&linker, &bytes, sealed.as_ref()).map(|code| known.keep(key, code))
+        });
         let cause = match compiled.await {
-            Ok(Ok(code)) => return Ok(self.keep(key, code)),
+            Ok(Ok(code)) => return Ok(code),
             Ok(Err(cause)) => cause,
             Err(lost) => format!("the compiler cannot translate it: {lost}"),
         };
         Err(ProgramError::Module { module: name.to_owned(), cause })
-    }
-
-    /// Keeps code, and lets go of the longest unused while there is too much.
-    fn keep(&self, key: [u8; 32], code: Code) -> Arc<Code> {
-        let code = Arc::new(code);
-        let mut known = self.known.lock();
-        known.put(key, Arc::clone(&code));
-        let bytes = |known: &LruCache<_, Arc<Code>>| known.iter().map(|(_, code)| code.code_bytes).sum::<usize>();
-        while known.len() > 1 && bytes(&known) > self.options.code_bytes_max {
-            known.pop_lru();
-        }
-        code
     }
 
     /// Reads a file from its beginning, on a reactor. Returns the bytes read.

@@ -50,6 +50,11 @@ pub trait File: Send + Sync {
 
     /// Says that `bytes` from `offset` will be read next.
     fn ahead(&self, offset: u64, bytes: u64);
+
+    /// The bytes of memory that it takes while it is open. They count for the application that has opened it.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A dataset that is being read.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Caller, FuncType, Linker, Val, ValType};
 
-use crate::Level;
 use crate::budget::fault;
-use crate::guest::{Guest, GuestRange, bytes, parts};
+use crate::guest::{Guest, GuestRange, Stream, bytes, parts};
+use crate::limits::LOG_CALL_LINES_MAX;
 
 pub(crate) const MODULE: &str = "wasi_snapshot_preview1";
 
@@ -98,20 +98,23 @@ fn link_start(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
 
 fn link_streams(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     let fd_write = |mut caller: Caller<'_, Guest>, stream: u32, vectors: u32, count: u32, written: u32| {
-        let level = match stream {
-            1 => Level::Info,
-            2 => Level::Error,
+        let stream = match stream {
+            1 => Stream::Output,
+            2 => Stream::Error,
             _ => return Ok(BAD_FILE),
         };
-        let mut total = 0_u32;
+        let (mut total, mut lines) = (0_u32, LOG_CALL_LINES_MAX);
         for vector in 0..count.min(1024) {
             let at = GuestRange { pointer: vectors.saturating_add(vector * 8), bytes: 8 };
             let (place, _) = bytes(&mut caller, "fd_write", at)?;
             let [pointer, length] =
                 [0, 4].map(|at| u32::from_le_bytes([place[at], place[at + 1], place[at + 2], place[at + 3]]));
             let (text, guest) = bytes(&mut caller, "fd_write", GuestRange { pointer, bytes: length })?;
-            guest.print(level, text)?;
-            total = total.saturating_add(length);
+            let taken = guest.print(stream, text, &mut lines)?;
+            total = total.saturating_add(taken as u32);
+            if taken < text.len() {
+                break;
+            }
         }
         write(&mut caller, "fd_write", written, &total.to_le_bytes())
     };

@@ -145,14 +145,37 @@ fn doubles(module: &Path) {
     });
 }
 
+/// Values that nobody reads any more gathered in the guest's memory.
+fn discards(module: &Path) {
+    block_on(async {
+        let drive = Drive::new();
+        let module = drive.load(module).await;
+        let limits = Limits { memory_bytes_max: 24 << 20, ..Limits::default() };
+        let application = drive.runtime.application("example", Arc::clone(&drive.services), limits);
+        let ssdlet = application.ssdlet(&module, "idDoubler", &[]).await.unwrap();
+        let writer = application.writer(&ssdlet.input(0)).unwrap();
+        drop(application.reader(&ssdlet.output(0)).unwrap());
+        application.start().unwrap();
+        for _ in 0..1000 {
+            assert!(writer.put(vec![1; 64 << 10]).await.unwrap(), "the SSDlet reads on");
+        }
+        drop(writer);
+        application.wait().await.unwrap();
+    });
+}
+
 #[test]
 fn the_template_in_cpp() {
-    doubles(&build::cpp("sdk/cpp/template", "doubler.wasm"));
+    let module = build::cpp("sdk/cpp/template", "doubler.wasm");
+    doubles(&module);
+    discards(&module);
 }
 
 #[test]
 fn the_template_in_rust() {
-    doubles(&rust("sdk/rust/template", "doubler.wasm"));
+    let module = rust("sdk/rust/template", "doubler.wasm");
+    doubles(&module);
+    discards(&module);
 }
 
 #[test]
@@ -165,6 +188,7 @@ fn the_library_in_rust() {
 fn the_template_in_go() {
     if let Some(module) = go("sdk/go/template", "doubler.wasm") {
         doubles(&module);
+        discards(&module);
     }
 }
 
@@ -312,6 +336,43 @@ fn filter_and_aggregate() {
     let row =
         |(group, (count, sum)): (&str, (i64, i64))| vec![Value::String(group.to_owned()), Value::I64(count), Value::I64(sum)];
     assert_eq!(totals, twin.into_iter().map(row).collect::<Vec<_>>());
+}
+
+/// An SSDlet in Rust that failed ended its outputs first, as if that were all.
+#[test]
+fn a_failure_in_rust_is_no_end_of_what_it_puts_out() {
+    let module = rust("sdk/examples/ssdlets/rust", "tasks.wasm");
+    block_on(async {
+        let drive = Drive::new();
+        // One node without neighbours.
+        let file = drive.write("graph", [1_u64, 0, 0].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>());
+        let module = drive.load(&module).await;
+        for _ in 0..20 {
+            let application = drive.application();
+            let arguments = [file.clone(), Argument::Value(Value::U64(1))];
+            let chase = application.ssdlet(&module, "idChase", &arguments).await.unwrap();
+            let (writer, reader) =
+                (application.writer(&chase.input(0)).unwrap(), application.reader(&chase.output(0)).unwrap());
+            application.start().unwrap();
+            let read = async {
+                loop {
+                    match reader.get().await {
+                        Ok(Some(_)) => {}
+                        other => return other,
+                    }
+                }
+            };
+            let write = async {
+                for node in [0, 7] {
+                    let _ = writer.put_row(&[Value::U64(node)]).await;
+                }
+            };
+            let (read, ()) = tokio::join!(read, write);
+            let error = "module tasks.wasm, SSDlet idChase: the graph has 1 nodes and no node 7";
+            assert_eq!(read.unwrap_err().to_string(), error);
+            assert_eq!(application.wait().await.unwrap_err().to_string(), error);
+        }
+    });
 }
 
 #[test]

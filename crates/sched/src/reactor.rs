@@ -43,8 +43,9 @@ pub struct Pool {
     /// Where the search for the least loaded reactor starts, so that equally loaded reactors take turns.
     turn: AtomicUsize,
     blocking: Handle,
-    /// Owns the blocking threads. Its own event loop is never run.
-    blocking_runtime: Mutex<Option<Runtime>>,
+    lengthy: Handle,
+    /// Own the blocking threads. Their own event loops are never run.
+    blocking_runtimes: Mutex<Vec<Runtime>>,
 }
 
 #[derive(Debug)]
@@ -69,19 +70,20 @@ impl Pool {
             count => count,
         };
         let threads_max = options.blocking_threads_max.max(1);
-        let blocking = start_blocking(&options, threads_max)?;
+        let blocking = start_blocking(&options, "b", threads_max)?;
+        let lengthy = start_blocking(&options, "l", 1)?;
         let reactors = (0..count)
             .map(|index| start_reactor(&options, "", index, threads_max.div_ceil(count)))
             .collect::<Result<_, _>>()?;
         let control = (0..count).map(|index| start_reactor(&options, "c", index, 1)).collect::<Result<_, _>>()?;
-        let handle = blocking.handle().clone();
         Ok(Self {
             reactors,
             control,
             cores: options.cores,
             turn: AtomicUsize::new(0),
-            blocking: handle,
-            blocking_runtime: Mutex::new(Some(blocking)),
+            blocking: blocking.handle().clone(),
+            lengthy: lengthy.handle().clone(),
+            blocking_runtimes: Mutex::new(vec![blocking, lengthy]),
         })
     }
 
@@ -115,6 +117,12 @@ impl Pool {
     /// turn, so callers bound how many they start.
     pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         Task::new(self.blocking.spawn_blocking(work))
+    }
+
+    /// Runs a closure that may take many seconds, such as a compilation, where it keeps no thread from calls for which others wait. One
+    /// runs at a time, and the others wait for their turn, so callers bound how many they start.
+    pub fn spawn_lengthy<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+        Task::new(self.lengthy.spawn_blocking(work))
     }
 
     /// The number of reactors, at least 1.
@@ -158,8 +166,8 @@ impl Pool {
         };
         self.stop();
         let lasting = self.reactors.iter().chain(&self.control).filter(|reactor| !has_ended(&reactor.ended.lock())).count();
-        let blocking = self.blocking_runtime.lock().take().map(end_blocking);
-        blocking.is_none_or(|blocking| has_ended(&blocking)) && lasting == 0
+        let blocking: Vec<_> = std::mem::take(&mut *self.blocking_runtimes.lock()).into_iter().map(end_blocking).collect();
+        blocking.iter().all(has_ended) && lasting == 0
     }
 
     fn stop(&self) {
@@ -194,18 +202,16 @@ fn least_loaded(reactors: &[Reactor], turn: &AtomicUsize) -> usize {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.stop();
-        // The runtime's own drop would wait, and would panic inside another runtime.
-        if let Some(blocking) = self.blocking_runtime.lock().take() {
-            blocking.shutdown_background();
-        }
+        // A runtime's own drop would wait, and would panic inside another runtime.
+        std::mem::take(&mut *self.blocking_runtimes.lock()).into_iter().for_each(Runtime::shutdown_background);
     }
 }
 
 /// The stack of each thread. Optimisers of queries recurse deeply, and the unused part of a stack takes no memory.
 const STACK_BYTES: usize = 64 << 20;
 
-fn start_blocking(options: &PoolOptions, threads_max: usize) -> Result<Runtime, PoolError> {
-    let name = format!("{}-b", options.name);
+fn start_blocking(options: &PoolOptions, kind: &str, threads_max: usize) -> Result<Runtime, PoolError> {
+    let name = format!("{}-{kind}", options.name);
     let mut builder = Builder::new_current_thread();
     builder.max_blocking_threads(threads_max).thread_name(&name).thread_stack_size(STACK_BYTES);
     if let Some(cores) = options.cores.clone() {

@@ -1,8 +1,10 @@
 //! [`Code`]: the compiled module of a function, which is there before the function runs.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::datatypes::DataType;
+use parking_lot::Mutex;
 use pithead_model::{Blame, Fault, Function, FunctionKind, FunctionType};
 use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
 use sha2::{Digest, Sha256};
@@ -47,10 +49,23 @@ pub fn hash_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The modules of this process, by their names, as long as anybody has them.
+static KNOWN: Mutex<BTreeMap<String, Weak<FunctionModule>>> = Mutex::new(BTreeMap::new());
+
+/// A module that was compiled, by its name: who knows it waits for nobody's compilation.
+pub fn known(hash: &str) -> Option<Arc<FunctionModule>> {
+    KNOWN.lock().get(hash).and_then(Weak::upgrade)
+}
+
 /// A module from its bytes, compiled unless it was before. It blocks.
 pub fn compiled(bytes: &[u8]) -> Result<Arc<FunctionModule>, Fault> {
     let engine = FunctionEngine::shared().map_err(|error| Fault::new(Blame::Device, error.to_string()))?;
-    engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))
+    let module = engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))?;
+    let hash = hash_of(bytes);
+    let mut known = KNOWN.lock();
+    known.retain(|_, module| module.strong_count() > 0);
+    known.insert(hash, Arc::downgrade(&module));
+    Ok(module)
 }
 
 /// How a module's function of this name goes over rows, if it gives one result. What the module does not have is taken for a scalar

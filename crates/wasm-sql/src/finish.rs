@@ -7,12 +7,10 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
-use pithead_functions::SessionMemory;
-use pithead_program::GuestMemory;
 
 use crate::aggregator::Aggregator;
 use crate::external::external;
-use crate::function::{Counted, engine_volatility, held};
+use crate::function::{CallMemory, engine_volatility};
 
 /// The name by which plans call it.
 pub(crate) fn name_of(of: &Aggregator) -> String {
@@ -66,9 +64,8 @@ impl ScalarUDFImpl for Finish {
         };
         let states = states.to_array(args.number_rows)?;
         let states = if *states.data_type() == DataType::BinaryView { states } else { cast(&states, &DataType::BinaryView)? };
-        let (name, memory) = (self.of.called().name(), SessionMemory::of(&args.config_options));
-        let counted = || Box::new(Counted(memory.holder(name))) as Box<dyn GuestMemory>;
-        let results = self.of.finish(&Arc::clone(&states), &counted)?;
-        held(results, memory.holder(name)).map(ColumnarValue::Array)
+        let memory = CallMemory::of(self.of.called().name(), &args.config_options);
+        let results = self.of.finish(&Arc::clone(&states), &|| memory.counted())?;
+        memory.held(results).map(ColumnarValue::Array)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
@@ -137,7 +138,10 @@ impl ScalarUDFImpl for WasmFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.constants(&args.args) {
             Some(constants) => self.of_constants(&args, constants).map(ColumnarValue::Scalar),
-            None => self.rows(&args.args, args.number_rows, &args.config_options).map(ColumnarValue::Array),
+            None => {
+                let memory = CallMemory::of(self.called.name(), &args.config_options);
+                self.rows(&args.args, args.number_rows, &memory).map(ColumnarValue::Array)
+            }
         }
     }
 }
@@ -161,11 +165,13 @@ impl WasmFunction {
             return Err(external(fault.clone()));
         }
         let began = Instant::now();
-        match self.rows(&args.args, 1, &args.config_options) {
+        let memory = CallMemory::of(self.called.name(), &args.config_options);
+        match self.rows(&args.args, 1, &memory) {
             Ok(result) => ScalarValue::try_from_array(&result, 0),
             Err(error) => {
                 let fault = fault_from_datafusion(error);
-                if began.elapsed() > SLOW {
+                // With the memory of another session, or later, it may not fail.
+                if began.elapsed() > SLOW && !memory.has_refused() {
                     *self.failed.lock() = Some((constants, Instant::now(), fault.clone()));
                 }
                 Err(external(fault))
@@ -173,7 +179,7 @@ impl WasmFunction {
         }
     }
 
-    fn rows(&self, args: &[ColumnarValue], rows: usize, options: &ConfigOptions) -> Result<ArrayRef> {
+    fn rows(&self, args: &[ColumnarValue], rows: usize, memory: &CallMemory<'_>) -> Result<ArrayRef> {
         let name = self.called.name();
         let lost = || Fault::bug(format!("the module of the function {name} was not loaded before it ran"));
         let module = self.code.get().ok_or_else(|| external(lost()))?;
@@ -185,30 +191,58 @@ impl WasmFunction {
             Ok(if array.data_type() == takes { array } else { cast(&array, takes)? })
         };
         let arrays: Vec<ArrayRef> = args.iter().zip(&self.takes).map(array).collect::<Result<_>>()?;
-        let memory = SessionMemory::of(options);
-        let counted = || Box::new(Counted(memory.holder(name))) as Box<dyn GuestMemory>;
+        let counted = || memory.counted();
         let function = &self.called.function;
         let call =
             FunctionCall { module, export: &function.export, returns: &self.returns, called_on_null: function.called_on_null };
         let result = call.rows(&arrays, rows, &counted).map_err(|cause| external(failed(name, &cause)))?;
-        held(result, memory.holder(name))
+        memory.held(result)
     }
 }
 
-/// Counts the result's memory for as long as it is there. Numbers take no more than what they were computed from.
-pub(crate) fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
-    if !matches!(result.data_type(), DataType::Utf8View | DataType::List(_)) {
-        return Ok(result);
+/// The memory of a session for one call of a function.
+pub(crate) struct CallMemory<'a> {
+    name: &'a str,
+    memory: SessionMemory,
+    has_refused: Arc<AtomicBool>,
+}
+
+impl<'a> CallMemory<'a> {
+    pub(crate) fn of(name: &'a str, options: &ConfigOptions) -> CallMemory<'a> {
+        CallMemory { name, memory: SessionMemory::of(options), has_refused: Arc::default() }
     }
-    holder.grow(result.get_array_memory_size() as u64)?;
-    Ok(holder.hold(&result))
+
+    /// For the memory of one instance.
+    pub(crate) fn counted(&self) -> Box<dyn GuestMemory> {
+        Box::new(Counted { holder: self.memory.holder(self.name), has_refused: Arc::clone(&self.has_refused) })
+    }
+
+    /// Counts the result's memory for as long as it is there. Numbers take no more than what they were computed from.
+    pub(crate) fn held(&self, result: ArrayRef) -> Result<ArrayRef> {
+        if !matches!(result.data_type(), DataType::Utf8View | DataType::List(_)) {
+            return Ok(result);
+        }
+        let mut holder = self.memory.holder(self.name);
+        let grown = holder.grow(result.get_array_memory_size() as u64);
+        grown.inspect_err(|_| self.has_refused.store(true, Ordering::Relaxed))?;
+        Ok(holder.hold(&result))
+    }
+
+    /// Whether the session had too little of it.
+    fn has_refused(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
+    }
 }
 
 /// The memory of an instance, out of its session's.
-pub(crate) struct Counted(pub(crate) Holder);
+struct Counted {
+    holder: Holder,
+    has_refused: Arc<AtomicBool>,
+}
 
 impl GuestMemory for Counted {
     fn grow(&mut self, bytes: usize) -> std::result::Result<(), String> {
-        self.0.grow(bytes as u64).map_err(|error| fault_from_datafusion(error).message)
+        let grown = self.holder.grow(bytes as u64).map_err(|error| fault_from_datafusion(error).message);
+        grown.inspect_err(|_| self.has_refused.store(true, Ordering::Relaxed))
     }
 }

@@ -16,6 +16,6 @@ mod groups;
 mod tests;
 mod user;
 
-pub use code::{Code, WeakCode, check, compiled, hash_of, kind_of};
+pub use code::{Code, WeakCode, check, compiled, hash_of, kind_of, known};
 pub use function::{called, returns_set};
 pub use user::{UserFunction, extensions};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::execution::context::SessionContext;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
 use pithead_model::{CalledFunction, Function, FunctionArgument, FunctionKind, FunctionType, Volatility};
 
@@ -72,6 +73,32 @@ async fn a_hostile_constant_ends_its_query_with_its_name() {
         assert!(fault.starts_with("function main.f: ") && fault.contains(cause), "{fault}");
         assert!(start.elapsed() < std::time::Duration::from_secs(30), "{export}: {:?}", start.elapsed());
     }
+}
+
+/// A failure for want of memory was the answer for sessions that had more of it.
+#[tokio::test]
+async fn what_one_session_had_no_memory_for_another_one_may_have() {
+    let slow = r#"(func (export "pithead_function_slow") (param $frame i32) (result i32) (local $i i32) (local $x f64)
+        (loop $again
+            (local.set $x (f64.sqrt (f64.add (local.get $x) (f64.const 2))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $again (i32.lt_u (local.get $i) (i32.const 30000000))))
+        (if (f64.lt (local.get $x) (f64.const 1)) (then unreachable))
+        (drop (memory.grow (i32.const 64)))
+        (i32.const 0))"#;
+    let code = Code::default();
+    code.set(compiled(&wat::parse_str(functions_guest::module_with(slow)).unwrap()).unwrap());
+    let called = called("main", "f", &function("slow", FunctionType::Bigint, FunctionType::Bigint));
+    let function = UserFunction::new(&called, &code, vec!["f".into()]);
+    let with = |bytes: usize| {
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build_arc().unwrap();
+        let mut state = session_state(&EngineOptions { runtime, ..EngineOptions::default() });
+        function.register(&mut state).unwrap();
+        SessionContext::new_with_state(state)
+    };
+    let fault = value(&with(2 << 20), "SELECT f(1) AS x").await.unwrap_err();
+    assert!(fault.starts_with("function main.f: it asked for more memory than there is"), "{fault}");
+    assert_eq!(value(&with(64 << 20), "SELECT f(1) AS x").await.unwrap(), "x: 0");
 }
 
 /// A function of integers refused `f(1)` and `f(NULL)`, and named its hash.

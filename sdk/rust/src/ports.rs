@@ -9,9 +9,14 @@ use crate::{abi, fail};
 
 const BATCH_BYTES: usize = 64 << 10;
 
+type Shared = Rc<RefCell<OutputState>>;
+
 thread_local! {
     /// All outputs of the SSDlet, to be flushed before it waits.
-    static OUTPUTS: RefCell<Vec<Rc<RefCell<OutputState>>>> = const { RefCell::new(Vec::new()) };
+    static OUTPUTS: RefCell<Vec<Shared>> = const { RefCell::new(Vec::new()) };
+    /// Outputs that were dropped. They end when the SSDlet waits or when its run ends well, so that a run that drops them since it has
+    /// failed does not end them.
+    static DROPPED: RefCell<Vec<Shared>> = const { RefCell::new(Vec::new()) };
 }
 
 struct OutputState {
@@ -25,8 +30,11 @@ impl OutputState {
         while self.open && !self.bytes.is_empty() {
             // SAFETY: the host reads the bytes only, and only during the call.
             match unsafe { abi::output_put(self.port, self.bytes.as_ptr(), self.bytes.len()) } {
-                // SAFETY: the call takes no memory.
-                abi::AGAIN => unsafe { abi::output_wait(self.port, self.bytes.len()) },
+                abi::AGAIN => {
+                    end_dropped();
+                    // SAFETY: the call takes no memory.
+                    unsafe { abi::output_wait(self.port, self.bytes.len()) }
+                }
                 put => {
                     self.open = put == 1;
                     self.bytes.clear();
@@ -35,18 +43,36 @@ impl OutputState {
         }
         self.open
     }
+
+    fn end(&mut self) {
+        if self.flush() {
+            self.open = false;
+            // SAFETY: the call takes no memory.
+            unsafe { abi::output_close(self.port) }
+        }
+    }
 }
 
-fn flush_all() {
+/// Sends what all outputs hold, and ends those that were dropped.
+pub(crate) fn flush_all() {
+    end_dropped();
     let outputs = OUTPUTS.with_borrow(Clone::clone);
     outputs.iter().for_each(|output| {
         output.borrow_mut().flush();
     });
 }
 
-/// Puts out values of type `T`.
+fn end_dropped() {
+    // One at a time: where one waits, this is called again for the others.
+    while let Some(output) = DROPPED.with_borrow_mut(Vec::pop) {
+        output.borrow_mut().end();
+    }
+}
+
+/// Puts out values of type `T`. Its stream ends some time after it is dropped, unless the SSDlet fails; [`Output::close`] ends it at
+/// once.
 pub struct Output<T> {
-    state: Rc<RefCell<OutputState>>,
+    state: Shared,
     of: PhantomData<T>,
 }
 
@@ -57,9 +83,12 @@ impl<T: Row> Output<T> {
         Self { state, of: PhantomData }
     }
 
-    /// Puts out a value, and waits while the connection is full. False once nobody reads any more.
+    /// Puts out a value, and waits while the connection is full. False once nobody reads any more: the value is dropped then.
     pub fn put(&mut self, value: &T) -> bool {
         let mut state = self.state.borrow_mut();
+        if !state.open {
+            return false;
+        }
         value.encode(&mut state.bytes);
         if T::IS_BATCH || state.bytes.len() >= BATCH_BYTES { state.flush() } else { state.open }
     }
@@ -68,16 +97,17 @@ impl<T: Row> Output<T> {
     pub fn flush(&mut self) -> bool {
         self.state.borrow_mut().flush()
     }
+
+    /// Ends the stream.
+    pub fn close(self) {
+        self.state.borrow_mut().end();
+    }
 }
 
 impl<T> Drop for Output<T> {
     fn drop(&mut self) {
-        let mut state = self.state.borrow_mut();
-        if state.flush() {
-            state.open = false;
-            // SAFETY: the call takes no memory.
-            unsafe { abi::output_close(state.port) }
-        }
+        OUTPUTS.with_borrow_mut(|outputs| outputs.retain(|output| !Rc::ptr_eq(output, &self.state)));
+        DROPPED.with_borrow_mut(|dropped| dropped.push(Rc::clone(&self.state)));
     }
 }
 

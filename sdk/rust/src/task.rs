@@ -1,5 +1,6 @@
 //! [`Ssdlet`]: a task with its ports and arguments.
 
+use crate::ports::flush_all;
 use crate::rows::Column;
 use crate::{Bytes, File, Input, Output, Row, abi, fail};
 
@@ -121,4 +122,5 @@ pub fn run<T: Ssdlet>() {
     if let Err(message) = T::run(T::Inputs::take(), T::Outputs::take(), arguments) {
         fail(&message);
     }
+    flush_all();
 }

@@ -2,6 +2,7 @@
 
 use pithead_model::{Blame, Fault};
 use pithead_program::{ProgramError, ServiceError};
+use pithead_sched::TaskLost;
 
 /// Starts a hint at the end of an error's text.
 const HINT: &str = " hint: ";
@@ -21,6 +22,14 @@ pub(super) fn program_fault(error: ProgramError) -> Fault {
     match text.rsplit_once(HINT) {
         Some((message, hint)) => Fault::new(blame, message.trim_end_matches('.')).hint(hint),
         None => Fault::new(blame, text),
+    }
+}
+
+/// Work that has no result.
+pub(super) fn task_fault(lost: TaskLost) -> Fault {
+    match lost {
+        TaskLost::Stopped => Fault::new(Blame::Device, "the drive has stopped"),
+        TaskLost::Panicked(_) => Fault::new(Blame::Bug, lost.to_string()),
     }
 }
 

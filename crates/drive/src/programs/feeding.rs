@@ -8,15 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{Either, select};
 use futures::stream::StreamExt;
-use pithead_door::{ApplicationEvent, PortInput, PortInputs};
+use pithead_door::{PortInput, PortInputs};
 use pithead_model::{Blame, Fault};
-use pithead_program::{HostQueue, HostWriter};
+use pithead_program::{Held, HostQueue, HostWriter};
 use pithead_sched::{AbortOnDrop, Class, Pool};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::faults::program_fault;
 use super::flow::Flow;
 use super::session::Application;
+use super::telling::Telling;
 
 /// Passes on what comes for inputs, one batch after the other, whatever their inputs. The end of all ends each.
 pub(super) async fn feed(application: Arc<Application>, writers: Vec<HostWriter>, inputs: PortInputs) {
@@ -79,8 +80,8 @@ pub(super) struct Windows {
     pub(super) flows: Vec<Arc<Flow>>,
     /// What waits in outputs.
     pub(super) outputs: Vec<HostQueue>,
-    /// The events that tell the host of its inputs.
-    pub(super) told: UnboundedSender<ApplicationEvent>,
+    /// What tells the host of its inputs.
+    pub(super) telling: Arc<Telling>,
     /// What has come until now.
     pub(super) received: AtomicU64,
 }
@@ -88,8 +89,10 @@ pub(super) struct Windows {
 /// An input with its own queue, which holds no more than the window and a batch: who sends more has not kept to it.
 struct Lane {
     /// None after its end.
-    sender: Option<UnboundedSender<Bytes>>,
+    sender: Option<UnboundedSender<(Bytes, Held)>>,
     waiting: Arc<AtomicU64>,
+    /// Where it waits behind that.
+    queue: HostQueue,
     task: AbortOnDrop<()>,
 }
 
@@ -99,9 +102,8 @@ type InputBacklog = (Arc<AtomicU64>, HostQueue);
 impl Windows {
     /// Passes on what comes until it ends, and then until all of it was taken.
     pub(super) async fn feed(self, writers: Vec<HostWriter>, inputs: PortInputs, pool: Arc<Pool>) {
-        let queues: Vec<HostQueue> = writers.iter().map(HostWriter::queue).collect();
         let mut lanes: Vec<Lane> = (0..).zip(writers).map(|(port, writer)| self.lane(port, writer, &pool)).collect();
-        let held: Vec<InputBacklog> = lanes.iter().map(|lane| Arc::clone(&lane.waiting)).zip(queues).collect();
+        let held: Vec<InputBacklog> = lanes.iter().map(|lane| (Arc::clone(&lane.waiting), lane.queue.clone())).collect();
         let passed = {
             let (passing, telling) = (pin!(self.pass_all(&mut lanes, inputs)), pin!(self.tell_idle(&held)));
             match select(passing, telling).await {
@@ -121,16 +123,16 @@ impl Windows {
 
     fn lane(&self, port: u32, writer: HostWriter, pool: &Pool) -> Lane {
         let (sender, receiver) = unbounded_channel();
-        let waiting = Arc::new(AtomicU64::new(0));
+        let (waiting, queue) = (Arc::new(AtomicU64::new(0)), writer.queue());
         let passing = Passing {
             application: Arc::clone(&self.application),
             port,
             writer,
             waiting: Arc::clone(&waiting),
-            told: self.told.clone(),
+            telling: Arc::clone(&self.telling),
         };
         let task = pool.spawn(Class::Foreground, passing.run(receiver)).abort_on_drop();
-        Lane { sender: Some(sender), waiting, task }
+        Lane { sender: Some(sender), waiting, queue, task }
     }
 
     /// Tells the host, once for all that has come until then, that no SSDlet can go on by itself: all may wait for each other.
@@ -144,7 +146,7 @@ impl Windows {
                 && let Some(waits) = self.idle(held)
             {
                 told = Some(received);
-                let _ = self.told.send(ApplicationEvent::Idle { received, waits });
+                self.telling.idle(received, waits);
             }
         }
     }
@@ -184,6 +186,9 @@ impl Windows {
 
     fn queue(&self, lane: &Lane, port: u32, bytes: Bytes) -> Result<(), Fault> {
         let sender = lane.sender.as_ref().ok_or_else(|| after_end(port))?;
+        if bytes.is_empty() {
+            return Err(Fault::new(Blame::User, format!("an empty batch came for input {port}")));
+        }
         let waiting = lane.waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if waiting >= self.bytes {
             let window = self.bytes;
@@ -191,8 +196,10 @@ impl Windows {
                 format!("more came for input {port} than its window of {window} bytes, of which {waiting} are not taken");
             return Err(Fault::new(Blame::User, what));
         }
+        let held = lane.queue.hold(bytes.len());
+        let held = held.map_err(|error| program_fault(error).at(format_args!("a batch for input {port}")))?;
         // Where nobody reads any more, it is dropped; the host was told.
-        let _ = sender.send(bytes);
+        let _ = sender.send((bytes, held));
         Ok(())
     }
 }
@@ -203,29 +210,28 @@ struct Passing {
     port: u32,
     writer: HostWriter,
     waiting: Arc<AtomicU64>,
-    told: UnboundedSender<ApplicationEvent>,
+    telling: Arc<Telling>,
 }
 
 impl Passing {
-    async fn run(self, mut batches: UnboundedReceiver<Bytes>) {
+    async fn run(self, mut batches: UnboundedReceiver<(Bytes, Held)>) {
         let port = self.port;
         let mut is_read = true;
-        while let Some(batch) = batches.recv().await {
+        while let Some((batch, held)) = batches.recv().await {
             let bytes = batch.len() as u64;
             if is_read {
-                match self.writer.put(batch.into()).await {
+                match self.writer.put_held(batch.into(), held).await {
                     Ok(true) => {}
                     Ok(false) => {
                         is_read = false;
-                        // A host that is gone needs not to be told.
-                        let _ = self.told.send(ApplicationEvent::Unread { port });
+                        self.telling.unread(port);
                     }
                     Err(error) => return self.application.fail(program_fault(error)),
                 }
             }
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             if is_read {
-                let _ = self.told.send(ApplicationEvent::Taken { port, bytes });
+                self.telling.taken(port, bytes);
             }
         }
     }

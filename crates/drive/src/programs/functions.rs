@@ -11,10 +11,12 @@ use pithead_cse::Manifests;
 use pithead_door::{FunctionAsk, FunctionModule, check_function};
 use pithead_functions::Registry;
 use pithead_model::{Blame, CalledFunction, Fault};
+use pithead_program::FunctionModule as Compiled;
 use pithead_store::{Durability, Key, Store, Write};
-use pithead_wasm_sql::{Code, compiled, extensions, hash_of};
+use pithead_wasm_sql::{Code, compiled, extensions, hash_of, known};
 
 use super::Programs;
+use super::faults::task_fault;
 
 /// When a module was kept last, in seconds since 1970 as 8 bytes, and its bytes; by their SHA-256.
 const FUNCTION_PREFIX: &str = "program/function/";
@@ -29,10 +31,10 @@ impl Programs {
     pub(crate) async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
         self.applications.shutdown().check()?;
         check_function(&module)?;
+        self.compiled_function(module.bytes.clone()).await?;
         let _turn = self.changing.lock().await;
         let (store, manifests) = (Arc::clone(&self.storage.store), self.storage.manifests.clone());
         let keep = move || {
-            compiled(&module.bytes)?;
             let hash = hash_of(&module.bytes);
             let value = [&now_s().to_le_bytes(), module.bytes.as_ref()].concat();
             store.write(vec![Write::put(function_key(&hash), value)], Durability::Through)?;
@@ -48,8 +50,13 @@ impl Programs {
 
     /// A module's bytes: see [`pithead_door::Door::function`].
     pub(crate) async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
-        let kept = self.kept(ask.module).await?;
-        Ok(kept.map(|bytes| if ask.bytes { bytes } else { Bytes::new() }))
+        if ask.bytes {
+            return self.kept(ask.module).await;
+        }
+        let store = Arc::clone(&self.storage.store);
+        let entry = move || Ok::<_, Fault>(store.entry(&function_key(&ask.module))?);
+        let entry = self.resources.workers.blocking(entry).await??;
+        Ok(entry.filter(|entry| entry.bytes > KEPT_BYTES as u64).map(|_| Bytes::new()))
     }
 
     async fn kept(&self, hash: String) -> Result<Option<Bytes>, Fault> {
@@ -85,10 +92,24 @@ impl Programs {
             Fault::new(Blame::Unsupported, what).hint("run the query again, and the host brings it")
         };
         let bytes = self.kept(called.function.module.clone()).await?.ok_or_else(missing)?;
-        let module = self.resources.workers.blocking(move || compiled(&bytes)).await??;
+        let module = match known(&called.function.module) {
+            Some(module) => module,
+            None => self.compiled_function(bytes).await?,
+        };
         let code = Code::default();
         code.set(module);
         Ok(code)
+    }
+
+    /// A module from its bytes, compiled where no call of the store waits for that. The turn is the compilation's, which ends even if
+    /// nobody waits for it any more.
+    async fn compiled_function(&self, bytes: Bytes) -> Result<Arc<Compiled>, Fault> {
+        let turn = Arc::clone(&self.compiling).lock_owned().await;
+        let compiling = self.resources.workers.pool().spawn_lengthy(move || {
+            let _turn = turn;
+            compiled(&bytes)
+        });
+        compiling.await.map_err(task_fault)?
     }
 }
 

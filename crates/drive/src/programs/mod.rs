@@ -6,13 +6,14 @@ mod faults;
 mod feeding;
 mod flow;
 mod functions;
+mod known;
 mod modules;
 mod running;
 mod services;
 mod session;
 mod starting;
+mod telling;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use crate::storage::Storage;
 use code::{StoredCode, secret};
 use faults::program_fault;
 use functions::REGISTRIES_MAX;
+use known::Known;
 use session::Application;
 
 pub(crate) use datasets::{plain, plain_schema};
@@ -43,12 +45,16 @@ pub(crate) struct Programs {
     folder: PathBuf,
     /// Made for the first who needs it: it reserves address space, and most drives run no SSDlets.
     runtime: OnceCell<Arc<Runtime>>,
-    /// Modules that were asked for their SSDlets, with their versions.
-    known: Mutex<HashMap<String, (u64, Arc<Module>)>>,
+    /// Modules that were asked for their SSDlets.
+    known: Mutex<Known<Module>>,
     /// Held while the store's modules change.
     changing: tokio::sync::Mutex<()>,
+    /// Held by the compilation of a module of functions.
+    compiling: Arc<tokio::sync::Mutex<()>>,
     applications: Arc<SessionTable<Application>>,
     applications_max: usize,
+    /// Applications that are not among the others yet.
+    starting: Mutex<usize>,
     /// Of functions of users, by what OPEN says of them.
     registries: Mutex<LruCache<Vec<String>, Arc<Registry>>>,
 }
@@ -67,10 +73,12 @@ impl Programs {
             resources,
             folder,
             runtime: OnceCell::new(),
-            known: Mutex::default(),
+            known: Mutex::new(Known::new(RuntimeOptions::default().code_bytes_max)),
             changing: tokio::sync::Mutex::default(),
+            compiling: Arc::default(),
             applications: Arc::new(SessionTable::new(shutdown)),
             applications_max,
+            starting: Mutex::default(),
             registries: Mutex::new(LruCache::new(REGISTRIES_MAX)),
         }
     }

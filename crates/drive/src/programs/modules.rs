@@ -49,7 +49,7 @@ impl Programs {
         let batch = writes(&about, before.as_ref(), request.bytes)?;
         let store = Arc::clone(&self.storage.store);
         self.resources.workers.blocking(move || store.write(batch, Durability::Through)).await??;
-        self.known.lock().insert(about.name.clone(), (about.version, module));
+        self.know(&about, module);
         self.sweep().await;
         tracing::info!(module = about.name, version = about.version, bytes = about.bytes, "a module was loaded");
         Ok(about)
@@ -85,10 +85,8 @@ impl Programs {
                 .hint("`pithead program ls` shows those that there are, and `pithead program load` loads one")
         };
         let about = self.about(name.to_owned()).await?.ok_or_else(missing)?;
-        if let Some((version, module)) = self.known.lock().get(name)
-            && *version == about.version
-        {
-            return Ok(Arc::clone(module));
+        if let Some(module) = self.known.lock().get(name, &about.sha256) {
+            return Ok(module);
         }
         let (store, key) = (Arc::clone(&self.storage.store), module_key(name));
         let (bytes, _) = self.resources.workers.blocking(move || store.get(&key)).await??.ok_or_else(missing)?;
@@ -96,8 +94,13 @@ impl Programs {
             return Err(Fault::new(Blame::Conflict, format!("the module {name} was replaced meanwhile")).hint("try again"));
         }
         let module = self.compiled(name, bytes).await?;
-        self.known.lock().insert(name.to_owned(), (about.version, Arc::clone(&module)));
+        self.know(&about, Arc::clone(&module));
         Ok(module)
+    }
+
+    fn know(&self, about: &StoredModule, module: Arc<Module>) {
+        let bytes = module.code_bytes();
+        self.known.lock().put(about.name.clone(), about.sha256.clone(), module, bytes);
     }
 
     /// A module from its bytes, compiled unless the drive has compiled the same bytes before.

@@ -12,11 +12,11 @@ use pithead_door::{ApplicationEvent, ApplicationRun, HostPort, PortInputs};
 use pithead_model::{Blame, Fault};
 use pithead_program::{HostReader, HostWriter, ProgramError};
 use pithead_sched::{AbortOnDrop, Class};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::feeding::{Windows, feed};
 use super::flow::Flow;
 use super::session::Application;
+use super::telling::Telling;
 use crate::resources::Workers;
 
 /// The ports that are the host's.
@@ -50,11 +50,11 @@ pub(super) fn run(
     let (feeder, events) = match window {
         None => (pool.spawn(Class::Foreground, feed(feeding, writers, inputs)), events),
         Some(bytes) => {
-            let (told, telling) = unbounded_channel();
-            let received = AtomicU64::new(0);
-            let windows = Windows { application: feeding, bytes, flows, outputs: queues, told, received };
+            let (telling, received) = (Arc::new(Telling::default()), AtomicU64::new(0));
+            let told = Arc::clone(&telling);
+            let windows = Windows { application: feeding, bytes, flows, outputs: queues, telling, received };
             let feeder = pool.spawn(Class::Foreground, windows.feed(writers, inputs, Arc::clone(&pool)));
-            (feeder, with_windows(&application, events, telling))
+            (feeder, with_windows(&application, events, told))
         }
     };
     let session = application.id;
@@ -63,8 +63,8 @@ pub(super) fn run(
 }
 
 /// Events, and between them what the host is told of its inputs. A failure comes at once, also while outputs wait for room.
-fn with_windows(application: &Arc<Application>, events: Events, telling: UnboundedReceiver<ApplicationEvent>) -> Events {
-    let told = stream::unfold(telling, |mut telling| async move { Some((Ok(telling.recv().await?), telling)) });
+fn with_windows(application: &Arc<Application>, events: Events, telling: Arc<Telling>) -> Events {
+    let told = stream::unfold(telling, |telling| async move { Some((Ok(telling.next().await), telling)) });
     let application = Arc::clone(application);
     let failing = stream::once(async move { application.finished().await.err() });
     let failing = failing.filter_map(|fault| std::future::ready(fault.map(Err)));

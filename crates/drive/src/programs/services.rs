@@ -101,6 +101,10 @@ impl File for ValueFile {
 
     /// All of it is in memory.
     fn ahead(&self, _: u64, _: u64) {}
+
+    fn held_bytes(&self) -> usize {
+        self.0.len()
+    }
 }
 
 #[cfg(test)]

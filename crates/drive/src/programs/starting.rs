@@ -62,10 +62,7 @@ impl Programs {
         reads: Arc<dyn Reads>,
     ) -> Result<ApplicationRun, Fault> {
         self.applications.shutdown().check()?;
-        if self.count() >= self.applications_max {
-            let what = format!("the drive runs {} applications, and may not run more at one time", self.applications_max);
-            return Err(Fault::new(Blame::Limit, what).hint("`pithead session ls` shows them; try again later"));
-        }
+        let place = self.place()?;
         let grant = self.resources.budget.reserve(request.memory, 0).ok_or_else(|| {
             let what = format!("of its memory of {} bytes the drive has too little free", self.resources.budget.total());
             Fault::new(Blame::Limit, what).of_kind(FaultKind::Memory).hint("try again later")
@@ -93,9 +90,32 @@ impl Programs {
             awaited_ns: AtomicU64::new(now.0),
         });
         self.applications.insert(Arc::clone(&application));
+        drop(place);
         let ports = HostPorts { writers, readers };
         let (table, workers) = (Arc::clone(&self.applications), &self.resources.workers);
         Ok(run(application, ports, inputs, request.window, table, workers))
+    }
+}
+
+/// The place of an application that is being started.
+struct Place<'a>(&'a Mutex<usize>);
+
+impl Programs {
+    /// A place for one more application, if as many as may run are not there or on their way.
+    fn place(&self) -> Result<Place<'_>, Fault> {
+        let mut starting = self.starting.lock();
+        if self.count() + *starting >= self.applications_max {
+            let what = format!("the drive runs {} applications, and may not run more at one time", self.applications_max);
+            return Err(Fault::new(Blame::Limit, what).hint("`pithead session ls` shows them; try again later"));
+        }
+        *starting += 1;
+        Ok(Place(&self.starting))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
     }
 }
 

@@ -64,16 +64,19 @@ async fn open(mut caller: Caller<'_, Guest>, name: GuestRange, columns: GuestRan
 /// Writes the next record batch if there is room, and returns its length; 0 is the end.
 async fn next(mut caller: Caller<'_, Guest>, handle: u32, place: GuestRange) -> wasmtime::Result<u32> {
     let (into, guest) = bytes(&mut caller, "dataset_get", place)?;
+    let budget = Arc::clone(guest.meter.budget());
     let Some(Some(Opened::Dataset(dataset, waiting))) = guest.open.get_mut(handle as usize) else {
         return Err(fault(format!("it passed dataset_get the handle {handle}, which is no open dataset")));
     };
-    if waiting.is_none() {
-        *waiting = dataset.next().await.map_err(refused)?;
-    }
-    let Some(batch) = waiting.take() else { return Ok(0) };
+    let batch = match waiting.take() {
+        Some((batch, _)) => Some(batch),
+        None => dataset.next().await.map_err(refused)?,
+    };
+    let Some(batch) = batch else { return Ok(0) };
     let length = u32::try_from(batch.len()).map_err(|_| fault("a batch of the dataset is larger than a guest's memory"))?;
     if answer(&batch, into) > into.len() {
-        *waiting = Some(batch);
+        let held = budget.hold(batch.len()).map_err(|none| fault(format!("it read a batch of a dataset, and {none}")))?;
+        *waiting = Some((batch, held));
     }
     Ok(length)
 }

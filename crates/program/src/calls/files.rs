@@ -48,7 +48,12 @@ async fn open(mut caller: Caller<'_, Guest>, name: GuestRange) -> wasmtime::Resu
     let name = text(copied(&mut caller, "file_open", name, NAME_BYTES_MAX)?, "file_open")?;
     let services = Arc::clone(&caller.data().services);
     match services.open(&name).await {
-        Ok(file) => caller.data_mut().keep(Opened::File(OpenFile::new(file))).map(|handle| handle as i32),
+        Ok(file) => {
+            let guest = caller.data_mut();
+            let none = |none| fault(format!("it opened the file {name:?}, and {none}"));
+            let open = OpenFile::new(file, guest.meter.budget()).map_err(none)?;
+            guest.keep(Opened::File(open)).map(|handle| handle as i32)
+        }
         Err(ServiceError::NotFound(_)) => Ok(MISSING),
         Err(error) => Err(refused(error)),
     }
@@ -102,26 +107,31 @@ async fn find(mut caller: Caller<'_, Guest>, asked: FindArguments) -> wasmtime::
     let longest = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(1);
     let file = Arc::clone(&caller.data_mut().file("file_find", handle)?.file);
     let to = to.min(file.size());
-    let mut found = Vec::new();
+    let (mut count, hits_max) = (0, hits_max as usize);
     let mut chunk = vec![0; CHUNK_BYTES + longest - 1];
-    while from < to && found.len() < hits_max as usize {
+    while from < to && count < hits_max {
         let length = ((to - from) as usize).min(chunk.len());
         let chunk = &mut chunk[..length];
         file.ahead(from + length as u64, READ_AHEAD_BYTES);
         fill(&*file, from, chunk).await?;
-        search_chunk(&finders, chunk, from, &mut found);
+        let mut search = ChunkSearch::new(&finders, chunk);
+        loop {
+            let (into, _) = bytes(&mut caller, "file_find", place)?;
+            let found = search.write(from, &mut into[8 * count..]);
+            count += found;
+            caller.data().meter.check()?;
+            tokio::task::yield_now().await;
+            if found < HITS_AT_ONCE {
+                break;
+            }
+        }
         from += CHUNK_BYTES as u64;
-        caller.data().meter.check()?;
-        tokio::task::yield_now().await;
     }
-    found.truncate(hits_max as usize);
-    let (into, _) = bytes(&mut caller, "file_find", place)?;
-    for (place, hit) in into.chunks_exact_mut(8).zip(&found) {
-        place.copy_from_slice(&hit.to_le_bytes());
-    }
-    Ok(found.len() as u32)
+    Ok(count as u32)
 }
 
+/// A search gives way after so many hits, which may be as close as bytes are.
+const HITS_AT_ONCE: usize = 4096;
 const CHUNK_BYTES: usize = 256 << 10;
 
 async fn fill(file: &dyn File, from: u64, chunk: &mut [u8]) -> wasmtime::Result<()> {
@@ -131,20 +141,46 @@ async fn fill(file: &dyn File, from: u64, chunk: &mut [u8]) -> wasmtime::Result<
     }
 }
 
-/// Hits that begin in the first `CHUNK_BYTES` of a chunk, in order of their places; what is behind overlaps the next chunk.
-fn search_chunk(finders: &[Finder<'_>], chunk: &[u8], from: u64, found: &mut Vec<u64>) {
-    let first = found.len();
-    for (number, finder) in finders.iter().enumerate() {
-        let mut at = 0;
-        while let Some(next) = finder.find(&chunk[at..]).map(|next| at + next).filter(|next| *next < CHUNK_BYTES) {
-            found.push((from + next as u64) | (number as u64) << 56);
-            at = next + 1;
-        }
-    }
-    found[first..].sort_unstable_by_key(|hit| (hit & OFFSET_MASK, hit >> 56));
+/// The hits that begin in the first `CHUNK_BYTES` of a chunk, as places and numbers of patterns, in this order; what is behind
+/// overlaps the next chunk. Each is looked for when it is asked for.
+struct ChunkSearch<'a> {
+    finders: &'a [Finder<'a>],
+    chunk: &'a [u8],
+    /// The next hit of each pattern.
+    next: Vec<Option<usize>>,
 }
 
-const OFFSET_MASK: u64 = (1 << 56) - 1;
+impl<'a> ChunkSearch<'a> {
+    fn new(finders: &'a [Finder<'a>], chunk: &'a [u8]) -> Self {
+        let next = finders.iter().map(|finder| first_from(finder, chunk, 0)).collect();
+        Self { finders, chunk, next }
+    }
+
+    /// Writes the next hits of a chunk that begins at `from`, as many as there is room for at once, and returns their number.
+    fn write(&mut self, from: u64, into: &mut [u8]) -> usize {
+        let mut count = 0;
+        for (place, (at, number)) in into.chunks_exact_mut(8).take(HITS_AT_ONCE).zip(self) {
+            place.copy_from_slice(&((from + at as u64) | (number as u64) << 56).to_le_bytes());
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Iterator for ChunkSearch<'_> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let hits = self.next.iter().enumerate().filter_map(|(number, at)| Some(((*at)?, number)));
+        let (at, number) = hits.min()?;
+        self.next[number] = first_from(&self.finders[number], self.chunk, at + 1);
+        Some((at, number))
+    }
+}
+
+fn first_from(finder: &Finder<'_>, chunk: &[u8], from: usize) -> Option<usize> {
+    finder.find(&chunk[from..]).map(|at| from + at).filter(|at| *at < CHUNK_BYTES)
+}
 
 /// Patterns are rows of one column `bytes`.
 fn parse_patterns(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {

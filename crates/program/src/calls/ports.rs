@@ -82,7 +82,8 @@ fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime
     }
     let wrong = |what| fault(format!("it put what is no batch of {} into out({port}): {what}", channel.signature));
     channel.check(batch).map_err(wrong)?;
-    Ok(match channel.try_put(batch.to_vec()) {
+    let none = |none| fault(format!("it put a batch into out({port}), and {none}"));
+    Ok(match channel.try_put(channel.batch(batch.to_vec()).map_err(none)?) {
         Put::Done => 1,
         Put::Full(_) => AGAIN,
         Put::Closed => 0,

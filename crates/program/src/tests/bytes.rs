@@ -7,9 +7,10 @@ use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
 use crate::arrow_port::{check_stream, to_ipc};
+use crate::budget::Budget;
 use crate::channel::{Channel, Got, Put, Reader, Writer};
 use crate::signature::check_rows;
-use crate::{Declared, Signature, Type, Value, decode_rows, encode_row};
+use crate::{Declared, Limits, Signature, Type, Value, decode_rows, encode_row};
 
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -82,37 +83,68 @@ fn a_declaration_says_what_is_wrong_with_it() {
     assert_eq!((good.outputs[0].to_string().as_str(), good.inputs[0].to_string().as_str()), ("string,u32", "arrow"));
 }
 
+/// A connection of an application that may hold so many bytes.
+fn channel(signature: &str, memory_bytes_max: u64) -> Arc<Channel> {
+    let limits = Limits { queue_bytes_max: 1000, memory_bytes_max, ..Limits::default() };
+    Channel::new(signature.parse().unwrap(), &Budget::new(limits))
+}
+
+/// Whether bytes were put there; none: nobody reads.
+fn put(channel: &Channel, bytes: Vec<u8>) -> Option<bool> {
+    match channel.try_put(channel.batch(bytes).unwrap()) {
+        Put::Done => Some(true),
+        Put::Full(_) => Some(false),
+        Put::Closed => None,
+    }
+}
+
 #[test]
 fn small_batches_are_joined_and_the_queue_is_bounded() {
-    let channel = Channel::new("bytes".parse().unwrap(), 1000);
+    let channel = channel("bytes", 1 << 20);
     let (reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
     for _ in 0..100 {
-        assert_eq!(channel.try_put(vec![7; 10]), Put::Done);
+        assert_eq!(put(&channel, vec![7; 10]), Some(true));
     }
-    assert_eq!(channel.try_put(vec![7; 10]), Put::Full(vec![7; 10]));
+    assert_eq!(put(&channel, vec![7; 10]), Some(false));
     assert_eq!(channel.try_get(10), Got::Larger(1000));
     assert_eq!(channel.try_get(1000), Got::Batch(vec![7; 1000]));
     assert_eq!(channel.try_get(1000), Got::Empty);
-    assert_eq!(channel.try_put(vec![7; 5000]), Put::Done, "one batch of any size fits");
+    assert_eq!(put(&channel, vec![7; 5000]), Some(true), "one batch of any size fits");
     writer.finish();
     assert_eq!(channel.try_get(5000), Got::Batch(vec![7; 5000]));
     assert_eq!(channel.try_get(5000), Got::End);
     drop(reader);
-    assert_eq!(channel.try_put(vec![7; 10]), Put::Closed);
+    assert_eq!(put(&channel, vec![7; 10]), None);
+}
+
+#[test]
+fn what_waits_counts_as_memory_until_it_is_taken_or_cut_off() {
+    let channel = channel("bytes", 1000);
+    let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    for _ in 0..2 {
+        assert_eq!(put(&channel, vec![7; 600]), Some(true));
+        assert!(channel.batch(vec![7; 401]).is_err(), "the application may hold 1000 bytes");
+        assert_eq!(put(&channel, vec![7; 400]), Some(true));
+        assert!(channel.hold(1).is_err());
+        assert_eq!(channel.try_get(1000), Got::Batch([7; 1000].into()));
+    }
+    assert_eq!(put(&channel, vec![7; 1000]), Some(true));
+    drop(writer);
+    assert!(channel.hold(1000).is_ok(), "what was cut off is gone");
 }
 
 #[test]
 fn a_writer_that_is_lost_cuts_the_stream() {
-    let channel = Channel::new("bytes".parse().unwrap(), 1000);
+    let channel = channel("bytes", 1 << 20);
     let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
-    assert_eq!(channel.try_put(vec![0; 4]), Put::Done);
+    assert_eq!(put(&channel, vec![0; 4]), Some(true));
     drop(writer);
     assert_eq!(channel.try_get(1000), Got::Cut(Arc::from("an SSDlet that writes to it was lost")));
 }
 
 #[test]
 fn record_batches_are_checked() {
-    let channel = Channel::new(Signature::Arrow, 1 << 20);
+    let channel = channel("arrow", 1 << 20);
     let ipc = to_ipc(&batch()).unwrap();
     assert_eq!(channel.check(&ipc), Ok(()));
     assert_eq!(check_stream(&ipc[..ipc.len() - 12]), Err("it is no Arrow IPC stream: a message is cut off".to_owned()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{PASS, TestBed, block_on, drain, guest};
 use crate::{Argument, Limits, ProgramError, RuntimeOptions, Value};
@@ -116,6 +116,86 @@ fn two_applications_are_connected_and_one_can_fail_alone() {
     });
 }
 
+/// A failure of one reader cut off what the others read.
+#[test]
+fn readers_go_on_where_another_one_of_them_fails() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let [first, one, other] = [0; 3].map(|_| place.application(Limits::default()));
+        let from = first.ssdlet(&module, "pass", &[]).await.unwrap();
+        let writer = first.writer(&from.input(0)).unwrap();
+        let mut readers = Vec::new();
+        for application in [&one, &other] {
+            let to = application.ssdlet(&module, "pass", &[]).await.unwrap();
+            application.connect(&from.output(0), &to.input(0)).unwrap();
+            readers.push(application.reader(&to.output(0)).unwrap());
+        }
+        for application in [&first, &one, &other] {
+            application.start().unwrap();
+        }
+        one.stop();
+        assert!(matches!(one.wait().await, Err(ProgramError::Stopped(_))), "one of them was stopped");
+        let write = async {
+            for part in 0..50 {
+                assert!(writer.put(rows(part * 4000..(part + 1) * 4000)).await.unwrap(), "the other one reads");
+            }
+            drop(writer);
+        };
+        let (all, ()) = tokio::join!(drain(&readers[1]), write);
+        assert_eq!(numbers(&all.unwrap()), (0..200_000).collect::<Vec<_>>());
+        first.wait().await.unwrap();
+        other.wait().await.unwrap();
+    });
+}
+
+#[test]
+fn an_application_that_failed_has_no_end_of_its_streams() {
+    block_on(async {
+        let place = TestBed::new();
+        let close = r#"(module (import "pithead" "output_close" (func $output_close (param i32)))"#;
+        let text = guest(&["name ends\noutput i64\n"], "(call $output_close (i32.const 0)) unreachable");
+        let module = place.load(&text.replacen("(module", close, 1)).await.unwrap();
+        let application = place.application(Limits::default());
+        let ends = application.ssdlet(&module, "ends", &[]).await.unwrap();
+        let reader = application.reader(&ends.output(0)).unwrap();
+        application.start().unwrap();
+        let error = application.wait().await.unwrap_err().to_string();
+        assert_eq!(reader.get().await.unwrap_err().to_string(), error);
+    });
+}
+
+/// SSDlets that are dropped as they are spawned said so while the start held the lock that they need.
+#[test]
+fn a_pool_that_has_stopped_loses_what_is_started() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let pass = application.ssdlet(&module, "pass", &[]).await.unwrap();
+        let (writer, reader) = (application.writer(&pass.input(0)).unwrap(), application.reader(&pass.output(0)).unwrap());
+        place.runtime.pool().shutdown(Duration::from_secs(60));
+        application.start().unwrap();
+        assert!(matches!(application.wait().await, Err(ProgramError::Engine(_))), "it was lost");
+        assert!(reader.get().await.is_err() && writer.put(rows(0..1)).await.is_err());
+        let late = application.connect(&pass.output(0), &pass.input(0)).unwrap_err().to_string();
+        assert_eq!(late, "ports cannot be connected after the start");
+    });
+}
+
+#[test]
+fn an_application_that_is_stopped_before_its_start_reads_nothing() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let pass = application.ssdlet(&module, "pass", &[]).await.unwrap();
+        let writer = application.writer(&pass.input(0)).unwrap();
+        application.stop();
+        assert!(matches!(writer.put(rows(0..1)).await, Err(ProgramError::Stopped(_))), "it does not wait for a reader");
+    });
+}
+
 #[test]
 fn what_cannot_be_connected_or_started_is_refused_with_its_names() {
     block_on(async {
@@ -180,6 +260,34 @@ fn more_ssdlets_than_there_is_room_for_are_refused_for_now() {
         let (third, writer, _reader) = run().await;
         drop(writer);
         third.wait().await.unwrap();
+    });
+}
+
+/// A module that takes the compiler some time: functions of many additions.
+fn large(number: usize) -> Vec<u8> {
+    let additions = "(local.set $at (i32.add (local.get $at) (local.get $at)))".repeat(2000);
+    let functions = format!("(func (param $at i32) (result i32) {additions} (i32.const {number}))").repeat(20);
+    let abi = "(func (export \"pithead_abi_1\"))";
+    wat::parse_str(guest(PASSING, PASS).replacen(abi, &format!("{abi} {functions}"), 1)).unwrap()
+}
+
+/// Whoever gave up a load left its compilation to itself, and the next one waited for that on a thread that the store needs.
+#[test]
+fn compilations_that_nobody_waits_for_keep_no_other_call() {
+    block_on(async {
+        let place = TestBed::new();
+        let began = Instant::now();
+        place.load_bytes(large(0)).await.unwrap();
+        let alone = began.elapsed();
+        for number in 1..5 {
+            let given_up = tokio::time::timeout(Duration::from_millis(5), place.load_bytes(large(number))).await;
+            assert!(given_up.is_err(), "it takes {alone:?}");
+        }
+        let asked = Instant::now();
+        assert_eq!(place.runtime.pool().spawn_blocking(|| 7).await.unwrap(), 7);
+        assert!(asked.elapsed() < alone / 2, "{:?} of {alone:?}", asked.elapsed());
+        // What was given up in the compiler is there for who asks again.
+        place.load_bytes(large(1)).await.unwrap();
     });
 }
 

@@ -199,6 +199,32 @@ fn one_that_floods_the_log() {
     ends_with(body, Limits::default(), "it flooded the log: its application may write 1 MiB to it");
 }
 
+/// Lines without bytes were nearly free, and one call wrote millions of them.
+#[test]
+fn empty_lines_flood_the_log_too() {
+    let flooded = "it flooded the log: its application may write 1 MiB to it";
+    let body = "(loop $again (call $log (i32.const 1) (i32.const 1024) (i32.const 0)) (br $again))";
+    ends_with(body, Limits::default(), flooded);
+    // 16 KiB of line feeds, again and again; a call takes 256 of them.
+    let body = "(memory.fill (i32.const 65536) (i32.const 10) (i32.const 16384))
+        (i32.store (i32.const 0) (i32.const 65536)) (i32.store (i32.const 4) (i32.const 16384))
+        (loop $again
+            (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+            (if (i32.ne (i32.load (i32.const 8)) (i32.const 256)) (then unreachable))
+            (br $again))";
+    ends_with(body, Limits::default(), flooded);
+}
+
+/// Batches that waited were not counted.
+#[test]
+fn batches_beyond_the_memory_of_the_application() {
+    let limits = Limits { memory_bytes_max: 1200 << 10, ..Limits::default() };
+    let body = "(drop (memory.grow (i32.const 8))) (i32.store (i32.const 0) (i32.const 524284))
+        (drop (call $put (i32.const 0) (i32.const 0) (i32.const 524288)))";
+    let cause = "it put a batch into out(0), and there is no room for 512 KiB more in the 1 MiB of memory that the application may hold";
+    ends_with(body, limits, cause);
+}
+
 fn refused(bytes: Vec<u8>) -> String {
     let error = block_on(async { TestBed::new().load_bytes(bytes).await.unwrap_err() });
     let text = error.to_string();

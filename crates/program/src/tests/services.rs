@@ -7,11 +7,17 @@ use std::sync::Arc;
 use arrow::array::Int64Array;
 use arrow::ipc::writer::FileWriter;
 use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 
 use super::{TestBed, block_on, drain, guest, pool};
 use crate::arrow_port::check_stream;
-use crate::{Argument, CodeStore, FolderServices, Limits, Runtime, RuntimeOptions, Secret, Services, Value};
+use crate::{
+    Argument, CodeStore, Dataset, File, FolderServices, Level, Limits, LogLine, ProgramError, Runtime, RuntimeOptions, Secret,
+    ServiceError, Services, Value,
+};
 
 /// Runs the only SSDlet of a module with a file and a string as arguments, and returns what it puts out.
 async fn run(place: &TestBed, output: &str, body: &str, text: &str) -> Result<Vec<u8>, String> {
@@ -77,6 +83,33 @@ fn a_search_finds_what_overlaps_its_chunks() {
     assert_eq!(found.len(), 5, "the one that was written over is not there");
 }
 
+/// A search stops at the hits that there is room for, and goes on from there; hits as close as bytes come in order.
+#[test]
+fn a_search_stops_where_there_is_no_more_room() {
+    let text = vec![b'a'; 300 << 10];
+    let place = place_with(&text);
+    // The patterns `a`, whose number is 0, and the argument, whose number is 1, as rows of bytes.
+    let body = |from: usize, hits_max: usize| {
+        format!(
+            r"(drop (call $arguments (i32.const 5) (i32.const 1024)))
+            (i32.store (i32.const 4) (i32.const 1)) (i32.store8 (i32.const 8) (i32.const 97))
+            (local.set $count (call $file_find (i32.const 0) (i64.const {from}) (i64.const -1)
+                (i32.const 4) (i32.const 11) (i32.const 65536) (i32.const {hits_max})))
+            (drop (call $put (i32.const 0) (i32.const 65536) (i32.mul (local.get $count) (i32.const 8))))"
+        )
+    };
+    let found = |from, hits_max| -> Vec<(u64, u64)> {
+        let found = block_on(run(&place, "u64", &body(from, hits_max), "aa")).unwrap();
+        let hits = found.chunks_exact(8).map(|hit| u64::from_le_bytes(hit.try_into().unwrap()));
+        hits.map(|hit| (hit & ((1 << 56) - 1), hit >> 56)).collect()
+    };
+    let expected = |from: u64, count: u64| (0..count).map(|hit| (from + hit / 2, hit % 2)).collect::<Vec<_>>();
+    assert_eq!(found(0, 5), expected(0, 5));
+    assert_eq!(found((256 << 10) - 2000, 10_001), expected((256 << 10) - 2000, 10_001));
+    let end = (300 << 10) - 2;
+    assert_eq!(found(end, 100), [(end as u64, 0), (end as u64, 1), (end as u64 + 1, 0)]);
+}
+
 #[test]
 fn key_values_and_files_are_looked_up_by_name() {
     let place = place_with(b"x");
@@ -131,6 +164,107 @@ fn a_dataset_comes_as_record_batches() {
     assert_eq!(schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["b"]);
     assert_eq!(all[..first], all[first..], "both batches came");
     assert!(block_on(run(&place, "arrow", &body, "none")).unwrap_err().ends_with("SSDlet reads: name reads"), "it is missing");
+}
+
+/// Services whose files are in memory, as those of drives are, and that remember what was logged.
+#[derive(Debug, Default)]
+struct InMemory {
+    logged: Mutex<Vec<(Level, String)>>,
+}
+
+struct MemoryFile;
+
+impl File for MemoryFile {
+    fn size(&self) -> u64 {
+        1000
+    }
+
+    fn read<'a>(&'a self, _: u64, _: &'a mut [u8]) -> BoxFuture<'a, Result<usize, ServiceError>> {
+        ready(Ok(0)).boxed()
+    }
+
+    fn ahead(&self, _: u64, _: u64) {}
+
+    fn held_bytes(&self) -> usize {
+        300 << 10
+    }
+}
+
+impl Services for InMemory {
+    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Arc<dyn File>, ServiceError>> {
+        ready(Ok(Arc::new(MemoryFile) as Arc<dyn File>)).boxed()
+    }
+
+    fn value<'a>(&'a self, _: &'a [u8]) -> BoxFuture<'a, Result<Option<Bytes>, ServiceError>> {
+        ready(Ok(None)).boxed()
+    }
+
+    fn dataset<'a>(&'a self, name: &'a str, _: &'a [&'a str]) -> BoxFuture<'a, Result<Box<dyn Dataset>, ServiceError>> {
+        ready(Err(ServiceError::NotFound(name.to_owned()))).boxed()
+    }
+
+    fn log(&self, line: LogLine<'_>) {
+        self.logged.lock().push((line.level, line.text.to_owned()));
+    }
+}
+
+#[test]
+fn files_that_are_open_count_as_memory() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place
+            .load(&guest(
+                &["name opens\nargument file\n"],
+                "(loop $again
+            (drop (call $file_open (i32.const 1024) (i32.const 4))) (br $again))",
+            ))
+            .await
+            .unwrap();
+        let opens = async |memory_bytes_max| {
+            let limits = Limits { memory_bytes_max, ..Limits::default() };
+            let application = place.runtime.application("test", Arc::new(InMemory::default()), limits);
+            application.ssdlet(&module, "opens", &[Argument::File("a".to_owned())]).await?;
+            application.start()?;
+            application.wait().await
+        };
+        // The guest's own memory has 256 KiB, and the files 300 KiB each.
+        let error = opens(2 << 20).await.unwrap_err().to_string();
+        let none = |most| format!("there is no room for 300 KiB more in the {most} of memory that the application may hold");
+        assert_eq!(error, format!("module test.wasm, SSDlet opens: it opened the file \"name\", and {}", none("2 MiB")));
+        let error = opens(200 << 10).await.unwrap_err();
+        assert!(matches!(error, ProgramError::Busy(_)), "{error}");
+        assert_eq!(error.to_string(), format!("the argument \"a\" of opens is a file, and {}", none("200 KiB")));
+    });
+}
+
+/// What was written to both streams became one line, and the last one was lost.
+#[test]
+fn each_stream_has_its_lines_and_the_last_ones_are_logged() {
+    let write = |stream: u32, at: u32, length: u32| {
+        format!(
+            "(i32.store (i32.const 0) (i32.const {at})) (i32.store (i32.const 4) (i32.const {length}))
+            (drop (call $fd_write (i32.const {stream}) (i32.const 0) (i32.const 1) (i32.const 8)))"
+        )
+    };
+    // Of the declaration, which is at 1024: `name`, ` says`, the line feed.
+    let body = [write(1, 1024, 4), write(2, 1029, 4), write(1, 1024, 4), write(1, 1033, 1), write(1, 1029, 3)].concat();
+    let logged = |body: &str| {
+        block_on(async {
+            let (place, services) = (TestBed::new(), Arc::new(InMemory::default()));
+            let module = place.load(&guest(&["name says\n"], body)).await.unwrap();
+            let application = place.runtime.application("test", Arc::clone(&services) as _, Limits::default());
+            application.ssdlet(&module, "says", &[]).await.unwrap();
+            application.start().unwrap();
+            let ended = application.wait().await.map_err(|error| error.to_string());
+            (ended, std::mem::take(&mut *services.logged.lock()))
+        })
+    };
+    let line = |level, text: &str| (level, text.to_owned());
+    let lines = [line(Level::Info, "namename"), line(Level::Info, "say"), line(Level::Error, "says")];
+    assert_eq!(logged(&body), (Ok(()), lines.to_vec()));
+    let (ended, lines) = logged(&format!("{} unreachable", write(2, 1024, 4)));
+    assert!(ended.unwrap_err().ends_with("; it wrote: name"), "its last words are quoted");
+    assert_eq!(lines, [line(Level::Error, "name")]);
 }
 
 #[test]

@@ -177,12 +177,12 @@ inline bool readline(FileStream& stream, sstring& line) { return stream.getline(
 
 namespace detail {
 
-// Asks for an answer of unknown length, with more room the second time.
+// Asks for an answer of unknown length, again with more room until it fits: it may have grown meanwhile.
 template <typename Ask>
 bool ask(std::vector<uint8_t>& into, Ask call) {
     if (into.size() < kBatchBytes) into.resize(kBatchBytes);
     int64_t length = call(into.data(), static_cast<uint32_t>(into.size()));
-    if (length > static_cast<int64_t>(into.size())) {
+    while (length > static_cast<int64_t>(into.size())) {
         into.resize(static_cast<size_t>(length));
         length = call(into.data(), static_cast<uint32_t>(into.size()));
     }

@@ -227,6 +227,9 @@ class SSDlet {
     int32_t number_ = -1;
 };
 
+// The name that Biscuit's slides write.
+using SSDLet = SSDlet;
+
 inline void Application::connect(const Output& from, const Input& to) {
     detail::checked(pithead_connect(from.ssdlet->application(), from.ssdlet->number(), from.port, to.ssdlet->application(),
                                     to.ssdlet->number(), to.port));

@@ -129,8 +129,9 @@ class OutputPort {
   public:
     explicit OutputPort(detail::OutputState& state) : state_(&state) {}
 
-    // Waits while the connection is full. False once nobody reads any more.
+    // Waits while the connection is full. False once nobody reads any more, or it was closed: the value is dropped then.
     bool put(const T& value) {
+        if (!state_->is_open()) return false;
         detail::Row<T>::encode(value, state_->buffer());
         if (std::is_same_v<T, ArrowBatch> || state_->is_full()) return state_->flush();
         return state_->is_open();

@@ -16,7 +16,7 @@ int main(int argc, char *argv[])
     module_id_t mid = ssd.loadModule(File(ssd, "/kvstore.wasm"));
     Application app(ssd);
 
-    SSDlet kvstore(app, mid, "KVStore");
+    SSDLet kvstore(app, mid, "KVStore");
     auto out_command = app.connectTo<String>(kvstore.in(0));
     auto out_key = app.connectTo<String>(kvstore.in(1));
     auto out_value = app.connectTo<String>(kvstore.in(2));
