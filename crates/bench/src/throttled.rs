@@ -1,7 +1,9 @@
 //! `pithead bench throttled`: the two clocks of emulated devices side by side. A drive process that is slowed to a profile runs
 //! queries in real time; the model takes what they counted, and predicts the same in virtual time.
 //!
-//! Cases are such in which the device or its link is what all wait for: the host is not slowed.
+//! Cases are such in which the device or its link is what all wait for: the host is not slowed. The drive's cores take what it
+//! counts, at the profile's cycles, so they agree with the model by construction. What is compared is how the medium, the link, the
+//! pipeline between them, and the drive's scheduling go together.
 
 mod cases;
 mod report;
@@ -21,7 +23,7 @@ use crate::machine::Machine;
 use crate::tables::{fresh, io};
 use crate::timing::{Spread, run, unhelped};
 use cases::{DEVICES, Device, QUERIES, Question};
-use report::{CaseReport, Report};
+use report::{CaseReport, Report, Took};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -92,9 +94,12 @@ async fn on(device: &Device, folder: &Path, runs: usize) -> Result<Vec<CaseRepor
     let engine = connect(&Target::Drives(vec![drive.address().to_owned()]), &EmbedOptions::default()).await?;
     let session = unhelped(&engine).await?;
     run(&session, "SET pithead.replan = off").await?;
+    let status = engine.host.fleet().status().await;
+    let cpu_share = status.into_iter().find_map(|(_, status)| Some(status.ok()?.cpu_share));
+    let throttled = Throttled { device, profile, cpu_share };
     let mut reports = Vec::new();
     for question in QUERIES.iter().filter(|question| device.asks(question)) {
-        let case = case(device, &profile, question, &session, runs).await;
+        let case = case(&throttled, question, &session, runs).await;
         reports.push(case.map_err(|fault| fault.at(question.name))?);
     }
     engine.shutdown().await;
@@ -102,36 +107,50 @@ async fn on(device: &Device, folder: &Path, runs: usize) -> Result<Vec<CaseRepor
     Ok(reports)
 }
 
-async fn case(
-    device: &Device,
-    profile: &Profile,
-    question: &Question,
-    session: &Session,
-    runs: usize,
-) -> Result<CaseReport, Fault> {
+/// A drive that is slowed to a profile.
+struct Throttled<'a> {
+    device: &'a Device,
+    profile: Profile,
+    /// As the drive says.
+    cpu_share: Option<f64>,
+}
+
+async fn case(drive: &Throttled<'_>, question: &Question, session: &Session, runs: usize) -> Result<CaseReport, Fault> {
     run(session, &format!("SET pithead.level = {}", question.level.number())).await?;
     // The first one warms up.
     run(session, question.sql).await?;
-    let (mut seconds, mut counts) = (Vec::new(), Counts::default());
+    let (mut seconds, mut cpu_seconds, mut counts) = (Vec::new(), Vec::new(), Counts::default());
     for _ in 0..runs.max(1) {
-        let (took, counted) = counted(session, question.sql).await?;
-        seconds.push(took);
-        counts = counted;
+        let run = counted(session, question.sql).await?;
+        seconds.push(run.seconds);
+        cpu_seconds.push(run.cpu_ns as f64 / 1e9);
+        counts = run.counts;
     }
-    let predicted = predict(profile, &counts, question.level, Fleet::even(1));
+    let predicted = predict(&drive.profile, &counts, question.level, Fleet::even(1));
     let predicted = predicted.map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
-    let report = CaseReport::of(device, question, Spread::of(seconds), &counts, &predicted);
+    let took = Took { seconds: Spread::of(seconds), cpu_seconds: Spread::of(cpu_seconds), cpu_share: drive.cpu_share };
+    let report = CaseReport::of(drive.device, question, took, &counts, &predicted);
     println!("{}", report.line());
     Ok(report)
 }
 
-/// Runs a statement to its last row: seconds, and what its rounds counted.
-async fn counted(session: &Session, sql: &str) -> Result<(f64, Counts), Fault> {
+/// One run of a statement.
+struct CountedRun {
+    seconds: f64,
+    /// CPU time of the drive's rounds.
+    cpu_ns: u64,
+    /// What they counted.
+    counts: Counts,
+}
+
+/// Runs a statement to its last row.
+async fn counted(session: &Session, sql: &str) -> Result<CountedRun, Fault> {
     let started = Instant::now();
     let answer = session.run(sql).await?;
     let _rows: Vec<RecordBatch> = answer.rows.try_collect().await?;
     let seconds = started.elapsed().as_secs_f64();
     let sub_plans = answer.profile.sub_plans();
     let rounds: Vec<_> = sub_plans.iter().flat_map(|sub_plan| sub_plan.sessions()).flat_map(|it| it.annotations).collect();
-    Ok((seconds, ByLevel::<Counts>::of(&rounds).sum()))
+    let cpu_ns = rounds.iter().map(|round| round.cpu_ns).sum();
+    Ok(CountedRun { seconds, cpu_ns, counts: ByLevel::<Counts>::of(&rounds).sum() })
 }

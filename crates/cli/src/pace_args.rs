@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pithead_device::{Device, Paced};
-use pithead_emulate::{Profile, Throttle, parse, quantity_text};
+use pithead_device::{CoreCosts, Device, Paced};
+use pithead_emulate::{CoreSeconds, Profile, Throttle, parse, quantity_text};
 use pithead_model::{Blame, Fault, Rate, parse_rate};
 
 use crate::device;
 use crate::error::CliError;
 use crate::reference_work::{ReferenceWork, reference_work};
+use crate::target;
+
+/// Threads for each core of this machine at most, where a profile has so many cores: they only take turns.
+const THREADS_A_CORE: usize = 16;
 
 /// How fast the drive may be.
 #[derive(Clone, Debug, Default, Args)]
@@ -34,9 +38,12 @@ struct Share(f64);
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     link: Option<f64>,
+    /// The share of a core that was asked for.
     share: Option<f64>,
     /// The profile's name, and its limits.
     profile: Option<(String, Throttle)>,
+    /// Cores of this machine.
+    machine: usize,
 }
 
 impl PaceArgs {
@@ -53,8 +60,9 @@ impl PaceArgs {
         let limits = profile.as_ref().map(|(_, throttle)| throttle);
         Pace {
             link: self.link.map(|rate| rate.bits_per_second).or(limits.map(|limits| limits.link_bytes_per_s * 8.0)),
-            share: self.cpu.map(|Share(share)| share).or(limits.map(|limits| limits.core_share)),
+            share: self.cpu.map(|Share(share)| share),
             profile,
+            machine: target::cores(),
         }
     }
 }
@@ -76,9 +84,10 @@ fn throttle(profile: Profile, work: &ReferenceWork) -> Result<(String, Throttle)
 }
 
 impl Pace {
-    /// The cores of the profile.
+    /// The cores of the profile, as many as this machine can take the place of.
     pub(crate) fn cores(&self) -> Option<usize> {
-        self.profile.as_ref().map(|(_, limits)| limits.cores as usize)
+        let most = self.machine.saturating_mul(THREADS_A_CORE);
+        self.profile.as_ref().map(|(_, limits)| usize::try_from(limits.cores).unwrap_or(most).min(most))
     }
 
     /// Memory for sessions: no more than the profile's device has.
@@ -93,7 +102,9 @@ impl Pace {
             device = device.with_link(bits_per_second);
         }
         if let Some(share) = self.share {
-            device = device.with_cpu(share.min(1.0), threads);
+            device = device.with_cpu(share, threads);
+        } else if let Some((_, limits)) = &self.profile {
+            device = device.with_counted_cpu(core_costs(&limits.core), limits.core_share.min(1.0), threads);
         }
         if let Some((_, limits)) = &self.profile {
             let latency = Duration::from_secs_f64(limits.read_latency_s);
@@ -108,16 +119,44 @@ impl Pace {
             Some(bits_per_second) => format!("link paced to {}", Rate { bits_per_second }),
             None => "link not paced".to_owned(),
         };
-        let cpu = match self.share {
-            Some(share) if share < 1.0 => format!(", CPU paced to {share:.3} of its speed"),
-            Some(share) if share > 1.0 => format!(", CPU as it is, though the profile's is {share:.1} times as fast"),
-            _ => String::new(),
-        };
         let profile = self.profile.as_ref().map(|(name, limits)| {
             format!(", medium paced to {}, as a {name}", quantity_text("bytes_per_s", limits.medium_bytes_per_s))
         });
-        format!("{link}{cpu}{}", profile.unwrap_or_default())
+        format!("{link}{}{}", self.cpu_facts(), profile.unwrap_or_default())
     }
+
+    fn cpu_facts(&self) -> String {
+        match (self.share, &self.profile) {
+            (Some(share), _) if share < 1.0 => format!(", CPU paced to {share:.3} of its speed"),
+            (None, Some((_, limits))) => {
+                let share = limits.core_share;
+                format!(", CPU paced to what it counts, about {share:.3} of its speed{}", self.too_slow(limits))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Where this machine cannot be as fast as the profile's cores.
+    fn too_slow(&self, limits: &Throttle) -> String {
+        let (cores, machine) = (limits.cores, self.machine);
+        let all = limits.core_share * cores as f64 / machine.max(1) as f64;
+        let faster = if limits.core_share > 1.0 {
+            format!(", though the profile's core is {:.1} times as fast as one here", limits.core_share)
+        } else if all > 1.0 {
+            format!(", though the profile's {cores} cores are {all:.1} times as fast as the {machine} here")
+        } else {
+            String::new()
+        };
+        match self.cores() {
+            Some(used) if (used as u64) < cores => format!("{faster}, {used} of its {cores} cores"),
+            _ => faster,
+        }
+    }
+}
+
+fn core_costs(core: &CoreSeconds) -> CoreCosts {
+    let CoreSeconds { page_bytes, page_s, row_s, match_s, sum_s } = *core;
+    CoreCosts { page_bytes, page_s, row_s, match_s, sum_s }
 }
 
 /// Reads `1/15` and `0.25`.
@@ -135,6 +174,7 @@ fn parse_share(text: &str) -> Result<Share, String> {
 
 #[cfg(test)]
 mod tests {
+    use pithead_device::CountedWork;
     use pithead_model::Counts;
 
     use super::*;
@@ -166,9 +206,28 @@ mod tests {
         assert_eq!(device.medium_bytes_per_second(), Some(1.56e9));
         assert!(device.cpu_share() < 0.5, "400 MHz of 2013: {}", device.cpu_share());
         assert!(pace.facts().ends_with(" of its speed, medium paced to 1.56 GB/s, as a smart-ssd"), "{}", pace.facts());
+        let rows = CountedWork { rows: 1_000_000, ..CountedWork::default() };
+        assert_eq!(device.takes(&rows), Some(Duration::from_millis(100)), "40 cycles a row at 400 MHz");
         let said = PaceArgs { link: Some(Rate { bits_per_second: 1e9 }), cpu: Some(Share(0.5)), device: None };
         let device = said.of(Some(limits("smart-ssd").unwrap())).device(2);
-        assert_eq!((device.link_bits_per_second(), device.cpu_share()), (Some(1e9), 0.5));
+        assert_eq!((device.link_bits_per_second(), device.cpu_share(), device.takes(&rows)), (Some(1e9), 0.5, None));
+    }
+
+    #[test]
+    fn a_machine_that_is_slower_than_the_profile_says_so_and_starts_no_thousand_threads() {
+        let (name, limits) = limits("smart-ssd").unwrap();
+        let pace = |cores, core_share| Pace {
+            profile: Some((name.clone(), Throttle { cores, core_share, ..limits })),
+            machine: 4,
+            ..Pace::default()
+        };
+        let told = |cores, core_share| pace(cores, core_share).facts();
+        assert!(!told(4, 1.0).contains("though"), "{}", told(4, 1.0));
+        assert!(told(2, 1.5).contains("the profile's core is 1.5 times as fast as one here"), "{}", told(2, 1.5));
+        assert!(told(16, 0.5).contains("the profile's 16 cores are 2.0 times as fast as the 4 here"), "{}", told(16, 0.5));
+        assert_eq!((pace(16, 0.5).cores(), pace(4096, 0.01).cores()), (Some(16), Some(64)));
+        assert!(told(4096, 1e-5).contains("of its speed, 64 of its 4096 cores, medium"), "{}", told(4096, 1e-5));
+        assert_eq!(pace(4, 7.0).device(4).cpu_share(), 1.0);
     }
 
     #[tokio::test]

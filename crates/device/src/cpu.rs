@@ -1,6 +1,7 @@
 //! A CPU that is paced to a share of the real one's speed, and the unit of work by which CPUs are compared.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,10 +9,15 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::clock::thread_cpu_ns;
-use crate::{Clock, Instant};
+use crate::{Clock, CoreCosts, Instant};
 
 /// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);
+/// A core that is told of counted work so soon after its last was not idle between them: timers end late by a millisecond or
+/// two, for a core's time and for the medium's.
+const LATE: Duration = Duration::from_millis(2);
+/// Work that is shorter than this says nothing of this machine's speed: most of it may be what a plan costs to make.
+const TELLING: Duration = Duration::from_millis(10);
 /// The number of values in the unit of work: more than a first-level cache has room for, and fewer than a second-level
 /// one.
 const UNIT_VALUES: usize = 32_768;
@@ -24,15 +30,24 @@ const UNIT_RUNS: usize = 9;
 #[derive(Debug)]
 pub struct PacedCpu {
     share: f64,
+    /// What counted work takes; none: all work takes its real time, over the share.
+    costs: Option<CoreCosts>,
     clock: Arc<dyn Clock>,
     free_at: Mutex<Vec<Instant>>,
+    was_too_slow: AtomicBool,
 }
 
 impl PacedCpu {
     /// A CPU with this many cores (at least one), each at a share of the real speed, above 0 and at most 1.
     pub fn new(share: f64, cores: usize, clock: Arc<dyn Clock>) -> Self {
         assert!(share > 0.0 && share <= 1.0, "a CPU's share is above 0 and at most 1");
-        Self { share, clock, free_at: Mutex::new(vec![Instant::default(); cores.max(1)]) }
+        let free_at = Mutex::new(vec![Instant::default(); cores.max(1)]);
+        Self { share, costs: None, clock, free_at, was_too_slow: AtomicBool::new(false) }
+    }
+
+    /// The same, which takes for counted work what these costs come to, whatever the real CPU took.
+    pub fn with_costs(self, costs: CoreCosts) -> Self {
+        Self { costs: Some(costs), ..self }
     }
 
     /// Its speed, as a share of the real CPU's.
@@ -40,16 +55,36 @@ impl PacedCpu {
         self.share
     }
 
+    /// What counted work takes.
+    pub fn costs(&self) -> Option<&CoreCosts> {
+        self.costs.as_ref()
+    }
+
     /// Books work that just took `cpu` on the real CPU. The future ends when the work would be done on the slow CPU.
     /// The booking remains if the future is dropped.
     pub fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
-        let takes_ns = (cpu.as_nanos() as f64 / self.share) as u64;
+        self.book(cpu, (cpu.as_nanos() as f64 / self.share) as u64, Duration::ZERO)
+    }
+
+    /// The same of work that just took `here`, and takes `there` on the slow CPU.
+    pub fn work_as(&self, here: Duration, there: Duration) -> Option<BoxFuture<'static, ()>> {
+        self.book(here, u64::try_from(there.as_nanos()).unwrap_or(u64::MAX), LATE)
+    }
+
+    /// Whether work that took `here` shows that this machine cannot keep up with the slow CPU, which takes `there`. Said once.
+    pub fn is_too_slow(&self, here: Duration, there: Duration) -> bool {
+        here > there && here >= TELLING && !self.was_too_slow.swap(true, Ordering::Relaxed)
+    }
+
+    /// `late`: how much later than its core was free work may have begun, and still follows the work before.
+    fn book(&self, here: Duration, takes_ns: u64, late: Duration) -> Option<BoxFuture<'static, ()>> {
         let now = self.clock.now();
         // The booking began when its work did.
-        let began = Instant(now.0.saturating_sub(cpu.as_nanos() as u64));
+        let began = Instant(now.0.saturating_sub(here.as_nanos() as u64));
         let mut cores = self.free_at.lock();
         let core = cores.iter_mut().min()?;
-        *core = Instant((*core).max(began).0.saturating_add(takes_ns));
+        let starts = if began.since(*core) <= late { *core } else { began };
+        *core = Instant(starts.0.saturating_add(takes_ns));
         let wait = core.since(now);
         (wait > BURST).then(|| self.clock.sleep(wait))
     }
@@ -100,6 +135,36 @@ mod tests {
         // 1 s of work takes 4 s on one slow core, 2 s on two; each began 100 ms ago.
         let free = cpu.free_at.lock().iter().map(|free| free.0 - 900_000_000).collect::<Vec<_>>();
         assert_eq!(free, [2_000_000_000, 2_000_000_000]);
+    }
+
+    #[test]
+    fn counted_work_is_booked_from_its_beginning_whatever_it_took_here() {
+        let cpu = PacedCpu::new(0.01, 1, Arc::new(Still));
+        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50)));
+        assert_eq!(cpu.free_at.lock()[0], Instant(1_030_000_000), "30 ms are left to wait");
+        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50)));
+        assert_eq!(cpu.free_at.lock()[0], Instant(1_080_000_000), "after the first");
+    }
+
+    #[test]
+    fn a_timer_that_ends_late_does_not_make_a_core_slower() {
+        let free_after = |idle_ms: u64| {
+            let cpu = PacedCpu::new(0.01, 1, Arc::new(Still));
+            *cpu.free_at.lock() = vec![Instant(1_000_000_000 - idle_ms * 1_000_000)];
+            drop(cpu.work_as(Duration::ZERO, Duration::from_millis(10)));
+            cpu.free_at.lock()[0].0 / 1_000_000
+        };
+        assert_eq!((free_after(1), free_after(2), free_after(3)), (1009, 1008, 1010), "3 ms were spent on nothing");
+    }
+
+    #[test]
+    fn a_machine_that_cannot_keep_up_is_told_of_once() {
+        let cpu = PacedCpu::new(0.5, 1, Arc::new(Still));
+        let ms = Duration::from_millis;
+        assert!(!cpu.is_too_slow(ms(9), ms(1)), "a plan takes as long");
+        assert!(!cpu.is_too_slow(ms(20), ms(20)));
+        assert!(cpu.is_too_slow(ms(20), ms(19)));
+        assert!(!cpu.is_too_slow(ms(20), ms(19)));
     }
 
     #[test]

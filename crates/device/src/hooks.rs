@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::clock::thread_cpu_ns;
-use crate::{Clock, PacedCpu, PacedLink, PacedMedium, SystemClock};
+use crate::{Clock, CoreCosts, CountedWork, PacedCpu, PacedLink, PacedMedium, SystemClock};
 
 /// A CSE's hardware, as its code uses it.
 ///
@@ -17,8 +17,29 @@ pub trait Device: Send + Sync + Debug {
     /// Called before `bytes` are read from the medium, or from the cache of it.
     fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
 
+    /// Called before a session begins to read, whose reads follow each other.
+    fn reading_begins(&self) {}
+
+    /// Called when such a session is over.
+    fn reading_ends(&self) {}
+
     /// Called after CPU work that took `cpu`.
     fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>>;
+
+    /// What one of its cores takes for counted work. None: what [`Device::work`] makes of the time that it took here.
+    fn takes(&self, _work: &CountedWork) -> Option<Duration> {
+        None
+    }
+
+    /// Called after work that took `here` on this machine, and takes `there` on one of the device's cores.
+    fn work_as(&self, here: Duration, _there: Duration) -> Option<BoxFuture<'static, ()>> {
+        self.work(here)
+    }
+
+    /// Whether work that took `here` shows that this machine cannot keep up with the device, which takes `there`. Said once.
+    fn is_too_slow(&self, _here: Duration, _there: Duration) -> bool {
+        false
+    }
 
     /// Called before `bytes` go onto the link.
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
@@ -124,6 +145,12 @@ impl Paced {
     pub fn with_cpu(self, share: f64, cores: usize) -> Self {
         Self { cpu: (share < 1.0).then(|| PacedCpu::new(share, cores, Arc::clone(&self.native.clock))), ..self }
     }
+
+    /// Paces counted work to this many cores, each of which takes these costs, and other work to a share.
+    pub fn with_counted_cpu(self, costs: CoreCosts, share: f64, cores: usize) -> Self {
+        let cpu = PacedCpu::new(share, cores, Arc::clone(&self.native.clock)).with_costs(costs);
+        Self { cpu: Some(cpu), ..self }
+    }
 }
 
 impl Device for Paced {
@@ -131,8 +158,28 @@ impl Device for Paced {
         self.medium.as_ref()?.read(bytes)
     }
 
+    fn reading_begins(&self) {
+        self.medium.iter().for_each(PacedMedium::reading_begins);
+    }
+
+    fn reading_ends(&self) {
+        self.medium.iter().for_each(PacedMedium::reading_ends);
+    }
+
     fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
         self.cpu.as_ref()?.work(cpu)
+    }
+
+    fn takes(&self, work: &CountedWork) -> Option<Duration> {
+        Some(self.cpu.as_ref()?.costs()?.takes(work))
+    }
+
+    fn work_as(&self, here: Duration, there: Duration) -> Option<BoxFuture<'static, ()>> {
+        self.cpu.as_ref()?.work_as(here, there)
+    }
+
+    fn is_too_slow(&self, here: Duration, there: Duration) -> bool {
+        self.cpu.as_ref().is_some_and(|cpu| cpu.is_too_slow(here, there))
     }
 
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
@@ -183,6 +230,18 @@ mod tests {
         assert_eq!(device.link_bits_per_second(), Some(1e9));
         assert!(device.read(1 << 30).is_none());
         assert!(device.send(1 << 30).is_some());
+    }
+
+    #[test]
+    fn only_a_cpu_with_costs_of_its_own_counts_work() {
+        let work = CountedWork { rows: 1000, ..CountedWork::default() };
+        assert_eq!((Native::new().takes(&work), Paced::default().with_cpu(0.5, 1).takes(&work)), (None, None));
+        let costs = CoreCosts { page_bytes: 4096, page_s: 0.0, row_s: 1e-3, match_s: 0.0, sum_s: 0.0 };
+        // A core of the device may be the faster one: then nothing waits, unless it is counted to.
+        let device = Paced::default().with_counted_cpu(costs, 1.0, 1);
+        assert_eq!(device.takes(&work), Some(Duration::from_secs(1)));
+        assert!(device.work_as(Duration::from_millis(1), Duration::from_secs(1)).is_some());
+        assert!(device.is_too_slow(Duration::from_secs(2), Duration::from_secs(1)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod clock;
 mod cores;
+mod counted;
 mod cpu;
 mod hooks;
 mod link;
@@ -14,6 +15,7 @@ mod packages;
 
 pub use clock::{Clock, Instant, SystemClock};
 pub use cores::machine_cores;
+pub use counted::{CoreCosts, CountedWork};
 pub use cpu::{PacedCpu, unit_ns};
 pub use hooks::{Device, Native, Paced};
 pub use link::PacedLink;

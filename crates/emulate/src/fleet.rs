@@ -136,30 +136,52 @@ pub struct Prediction {
 pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -> Result<Prediction, ModelError> {
     assert_eq!(fleet.check(), Ok(()));
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
-    let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
+    let moved = Moved::of(counts, level);
     let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
     let place = if level == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
     let outcome = run(&beside(profile, fleet.times_fullest()), &work, Load::at(place))?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
-    // Each drive is on until the fullest is done; all of them together do as much as was counted.
+    // Each drive is on until the fullest is done; all of them together do as much as was counted. What a drive moves was
+    // rounded up to whole pages and bytes, so joules go by the bytes that were counted.
     let energy = Energy {
         host_cpu_j: energy.host_cpu_j * many,
         device_cpu_j: energy.device_cpu_j * all,
-        medium_j: energy.medium_j * all,
-        link_j: energy.link_j * all,
+        medium_j: energy.medium_j * times(moved.medium, outcome.bytes.medium),
+        link_j: energy.link_j * times(moved.link, outcome.bytes.link),
         device_idle_j: energy.device_idle_j * many * fleet.drives_on(),
         host_idle_j: energy.host_idle_j * many,
     };
     Ok(Prediction {
         elapsed_s: outcome.elapsed_s * many,
-        medium_bytes: bytes,
-        link_bytes: (outcome.bytes.link as f64 * all).round() as u64,
+        medium_bytes: moved.medium,
+        link_bytes: moved.link,
         system_j: energy.system_j(),
         drives_j: energy.io_j(),
         energy,
         bottleneck: outcome.bottleneck,
     })
+}
+
+/// Bytes that all drives move together.
+struct Moved {
+    medium: u64,
+    link: u64,
+}
+
+impl Moved {
+    fn of(counts: &Counts, level: Level) -> Moved {
+        match level {
+            Level::Whole => Moved { medium: counts.read_bytes, link: counts.out_bytes },
+            Level::Filtered => Moved { medium: counts.read_bytes, link: counts.passed_bytes },
+            Level::Bytes => Moved { medium: counts.stored_bytes, link: counts.stored_bytes },
+        }
+    }
+}
+
+/// How many times as many bytes were counted as one drive moves in the model.
+fn times(counted: u64, modelled: u64) -> f64 {
+    if modelled == 0 { 0.0 } else { counted as f64 / modelled as f64 }
 }
 
 /// Predicts work that drives took to different levels, each part by itself: times and joules are those of one part after the other.
@@ -206,11 +228,16 @@ pub(crate) fn core_seconds(profile: &Profile, counts: &Counts) -> Result<f64, Mo
 /// A drive's counted work as pages, one of so many parts of them.
 fn work_of_one(parts: &Parts, counts: &Counts, level: Level) -> (Work, u64) {
     let page_bytes = parts.medium.page_bytes.whole();
-    let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
-    let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
-    let pages = bytes.div_ceil(page_bytes);
+    let pages = Moved::of(counts, level).medium.div_ceil(page_bytes);
     let share = pages.div_ceil(PAGES_MAX).max(1);
-    (work(counts, level, page_bytes, burst_bytes, Spread { pages, share }), share)
+    (work(counts, level, page_bytes, whole_page(parts), Spread { pages, share }), share)
+}
+
+/// What a page costs that is gone through from its first to its last word, whatever is in it.
+pub(crate) fn whole_page(parts: &Parts) -> PageWork {
+    let page_bytes = parts.medium.page_bytes.whole();
+    let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
+    PageWork { accesses: page_bytes.div_ceil(burst_bytes), words: page_bytes / 4, ..PageWork::default() }
 }
 
 /// The profile as the fullest drive sees it: the host has as many times its work.
@@ -246,180 +273,34 @@ struct Spread {
     share: u64,
 }
 
-fn work(counts: &Counts, level: Level, page_bytes: u64, burst_bytes: u64, spread: Spread) -> Work {
+fn work(counts: &Counts, level: Level, page_bytes: u64, whole: PageWork, spread: Spread) -> Work {
     let pages = (spread.pages / spread.share).max(u64::from(spread.pages > 0));
     // The first pages of a total get what does not divide.
     let part = |total: u64, page: u64| {
         let total = total.div_ceil(spread.share);
         total / pages + u64::from(page < total % pages)
     };
+    let (out_rows, out_bytes) = match level {
+        Level::Whole => (counts.out_rows, counts.out_bytes),
+        Level::Filtered | Level::Bytes => (counts.passed_rows, counts.passed_bytes),
+    };
     let page = |page: u64| {
-        let rows = part(counts.rows, page);
-        let passed = part(counts.passed_rows, page);
-        let (out_rows, out_bytes) = match level {
-            Level::Whole => (part(counts.out_rows, page), part(counts.out_bytes, page)),
-            Level::Filtered | Level::Bytes => (passed, part(counts.passed_bytes, page)),
-        };
+        let (rows, passed) = (part(counts.rows, page), part(counts.passed_rows, page));
+        let (out_rows, out_bytes) = (part(out_rows, page), part(out_bytes, page));
         PageWork {
             rows,
             compares: rows,
-            accesses: page_bytes.div_ceil(burst_bytes),
-            words: page_bytes / 4,
             matches: passed,
             sums: if level == Level::Whole && counts.out_rows < counts.passed_rows { passed } else { 0 },
             out_rows,
             out_bytes,
-            ruled_out: false,
+            ..whole
         }
     };
-    Work { page_bytes, pages: (0..pages).map(page).collect(), last_bytes: 0, last_rows: 0 }
+    // What was answered without a page, as by what is known of slices, comes at the end.
+    let (last_rows, last_bytes) = if pages == 0 { (out_rows, out_bytes) } else { (0, 0) };
+    Work { page_bytes, pages: (0..pages).map(page).collect(), last_bytes, last_rows }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::profile::find;
-
-    fn counts() -> Counts {
-        Counts {
-            rows: 10_000_000,
-            read_bytes: 400_000_000,
-            stored_bytes: 1_000_000_000,
-            passed_rows: 100_000,
-            passed_bytes: 4_000_000,
-            out_rows: 100,
-            out_bytes: 1600,
-        }
-    }
-
-    #[test]
-    fn bytes_are_those_that_were_counted() {
-        let profile = find("newport").unwrap();
-        for (level, link) in [(Level::Whole, 1600), (Level::Filtered, 4_000_000), (Level::Bytes, 1_000_000_000)] {
-            let predicted = predict(&profile, &counts(), level, Fleet::even(4)).unwrap();
-            let off = predicted.link_bytes.abs_diff(link);
-            // A drive sends whole pages, and each of four rounds up.
-            assert!(off <= 4 * 16_384, "{level:?}: {predicted:?}");
-        }
-    }
-
-    #[test]
-    fn one_more_drive_helps_until_the_host_is_full() {
-        let profile = find("newport").unwrap();
-        let time = |drives| predict(&profile, &counts(), Level::Whole, Fleet::even(drives)).unwrap().elapsed_s;
-        assert!((1.9..=2.05).contains(&(time(1) / time(2))), "{} {}", time(1), time(2));
-        let stored = |drives| predict(&profile, &counts(), Level::Bytes, Fleet::even(drives)).unwrap();
-        assert_eq!(stored(1000).bottleneck, Bottleneck::HostCpu);
-        let times = stored(2000).elapsed_s / stored(1000).elapsed_s;
-        assert!((0.8..1.3).contains(&times), "the host does not become faster: {times}");
-    }
-
-    #[test]
-    fn all_wait_for_the_fullest_drive() {
-        let profile = find("newport").unwrap();
-        let with = |skew| predict(&profile, &counts(), Level::Whole, Fleet { skew, ..Fleet::even(8) }).unwrap();
-        let (even, double, one) = (with(1.0), with(2.0), with(8.0));
-        assert!((1.9..=2.05).contains(&(double.elapsed_s / even.elapsed_s)), "{double:?} {even:?}");
-        let alone = predict(&profile, &counts(), Level::Whole, Fleet::even(1)).unwrap();
-        assert!((one.elapsed_s / alone.elapsed_s - 1.0).abs() < 1e-6, "{one:?} {alone:?}");
-        assert!(double.drives_j > even.drives_j, "seven drives wait, and are on");
-        assert!(double.link_bytes.abs_diff(even.link_bytes) < 100);
-    }
-
-    #[test]
-    fn one_drive_does_what_its_neighbour_leaves() {
-        let profile = find("newport").unwrap();
-        let with = |fleet: Fleet| predict(&profile, &counts(), Level::Whole, fleet).unwrap();
-        let even = with(Fleet::even(8));
-        let two = |failed, skew| with(Fleet { copies: 2, failed, skew, ..Fleet::even(8) });
-        let times = |prediction: &Prediction| prediction.elapsed_s / even.elapsed_s;
-        // Its own part and half of another; where more fail, each has a neighbour of its own.
-        assert!((1.45..1.55).contains(&times(&two(1, 1.0))), "{}", times(&two(1, 1.0)));
-        assert_eq!(two(4, 1.0).elapsed_s, two(1, 1.0).elapsed_s);
-        // With three copies, two next to each other may fail.
-        let three = with(Fleet { copies: 3, failed: 2, ..Fleet::even(8) });
-        assert!((1.9..2.1).contains(&times(&three)), "{}", times(&three));
-        // The fullest has four parts, and two of them are left after two; the others have done theirs.
-        assert!((3.8..4.2).contains(&times(&two(1, 4.0))), "{}", times(&two(1, 4.0)));
-        assert!(two(1, 1.0).link_bytes.abs_diff(even.link_bytes) < 100, "nothing is sent twice");
-        assert!(two(4, 1.0).drives_j < two(1, 1.0).drives_j, "what has failed needs no power");
-    }
-
-    #[test]
-    fn fleets_that_lose_data_and_other_impossible_ones_are_refused() {
-        let fleet = |drives, skew, copies, failed| Fleet { drives, skew, copies, failed };
-        for possible in
-            [fleet(1, 1.0, 1, 0), fleet(8, 8.0, 2, 4), fleet(9, 1.0, 3, 6), fleet(7, 1.0, 7, 6), fleet(5, 1.0, 2, 2)]
-        {
-            assert_eq!(possible.check(), Ok(()), "{possible:?}");
-        }
-        for (impossible, why) in [
-            (fleet(0, 1.0, 1, 0), "drives"),
-            (fleet(DRIVES_MAX + 1, 1.0, 1, 0), "drives"),
-            (fleet(4, 4.5, 1, 0), "skew"),
-            (fleet(4, f64::NAN, 1, 0), "skew"),
-            (fleet(4, 1.0, 0, 0), "copy"),
-            (fleet(4, 1.0, 5, 0), "copy"),
-            (fleet(4, 1.0, 1, 1), "one copy would lose data"),
-            (fleet(5, 1.0, 2, 3), "2 copies would lose data"),
-            (fleet(1, 1.0, 1, 1), "lose data"),
-        ] {
-            let told = impossible.check().unwrap_err();
-            assert!(told.contains(why), "{impossible:?}: {told}");
-        }
-    }
-
-    #[test]
-    fn a_drive_without_cores_only_hands_out_bytes() {
-        let profile = find("pm1725").unwrap();
-        assert!(matches!(predict(&profile, &counts(), Level::Whole, Fleet::even(1)), Err(ModelError::NoCpu(_))));
-        assert!(predict(&profile, &counts(), Level::Bytes, Fleet::even(1)).is_ok());
-        assert!(matches!(
-            predict(&find("native").unwrap(), &counts(), Level::Bytes, Fleet::even(1)),
-            Err(ModelError::Native(_))
-        ));
-    }
-
-    #[test]
-    fn a_part_that_is_multiplied_is_close_to_the_whole() {
-        let profile = find("newport").unwrap();
-        let large = Counts { rows: 1_000_000_000, read_bytes: 40_000_000_000, ..counts() };
-        let whole = predict(&profile, &large, Level::Whole, Fleet::even(1)).unwrap();
-        let tenth =
-            predict(&profile, &Counts { rows: 100_000_000, read_bytes: 4_000_000_000, ..large }, Level::Whole, Fleet::even(1))
-                .unwrap();
-        assert!((whole.elapsed_s / tenth.elapsed_s / 10.0 - 1.0).abs() < 0.02, "{whole:?} {tenth:?}");
-    }
-
-    #[test]
-    fn parts_at_different_levels_add_up() {
-        let profile = find("newport").unwrap();
-        let both = ByLevel { whole: counts(), hints: counts(), ..ByLevel::default() };
-        let sum = predict_levels(&profile, &both, Fleet::even(2)).unwrap().unwrap();
-        let [whole, bytes] =
-            [Level::Whole, Level::Bytes].map(|level| predict(&profile, &counts(), level, Fleet::even(2)).unwrap());
-        assert_eq!(sum.elapsed_s, whole.elapsed_s + bytes.elapsed_s);
-        assert_eq!(sum.link_bytes, whole.link_bytes + bytes.link_bytes);
-        assert!((sum.energy.system_j() - sum.system_j).abs() < 1e-9, "{sum:?}");
-        assert_eq!(sum.bottleneck, bytes.bottleneck);
-        assert_eq!(predict_levels(&profile, &ByLevel::default(), Fleet::even(2)).unwrap(), None);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
-
-        #[test]
-        fn any_counts_have_a_prediction(rows in 0..10_u64.pow(12), bytes in 0..10_u64.pow(13), drives in 1..=DRIVES_MAX, skew in 0.0..=1.0_f64, copies in 1..5_u64, failed in 0.0..=1.0_f64) {
-            let copies = copies.min(drives);
-            let failed = (failed * (drives - drives.div_ceil(copies)) as f64) as u64;
-            let fleet = Fleet { drives, skew: 1.0 + skew * (drives - 1) as f64, copies, failed };
-            let counts = Counts { rows, read_bytes: bytes, stored_bytes: bytes, passed_rows: rows / 3, ..Counts::default() };
-            for level in Level::ALL {
-                let predicted = predict(&find("dpu-array").unwrap(), &counts, level, fleet).unwrap();
-                prop_assert!(predicted.elapsed_s.is_finite() && predicted.system_j >= predicted.drives_j);
-            }
-        }
-    }
-}
+mod tests;

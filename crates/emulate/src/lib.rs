@@ -23,5 +23,5 @@ pub use profile::{
     Bound, Cpu, HostCpu, Link, Matcher, Medium, Memory, Parts, Power, Profile, ProfileError, Quantity, builtin, builtin_names,
     find, parse, quantity_text, section_names,
 };
-pub use throttle::Throttle;
+pub use throttle::{CoreSeconds, Throttle};
 pub use work::{PageWork, Work};

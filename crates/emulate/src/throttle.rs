@@ -2,9 +2,10 @@
 
 use pithead_model::Counts;
 
-use crate::fleet::core_seconds;
+use crate::fleet::{core_seconds, whole_page};
 use crate::model::ModelError;
-use crate::profile::Profile;
+use crate::profile::{Cpu, Parts, Profile};
+use crate::work::PageWork;
 
 /// The speeds of a profile's device, as limits for a drive on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +14,8 @@ pub struct Throttle {
     pub cores: u64,
     /// The speed of one of them, as a share of a core of this machine. Above 1: this machine is the slower one.
     pub core_share: f64,
+    /// What one of them takes for what a drive counts.
+    pub core: CoreSeconds,
     /// What the medium delivers, bytes a second.
     pub medium_bytes_per_s: f64,
     /// From a read's start until its first byte, in seconds.
@@ -25,10 +28,40 @@ pub struct Throttle {
     pub memory_bytes: u64,
 }
 
+/// What a core takes for what a drive counts, in seconds: the same as the model says, term by term.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoreSeconds {
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// For a page, with its way through the memory.
+    pub page_s: f64,
+    /// For a row, which is compared once.
+    pub row_s: f64,
+    /// For a row that passes, besides.
+    pub match_s: f64,
+    /// For a row that an aggregate takes in, besides.
+    pub sum_s: f64,
+}
+
+impl CoreSeconds {
+    fn of(parts: &Parts, cpu: &Cpu) -> Self {
+        // A page costs its part of all pages; what is in it costs by itself.
+        let empty = cpu.seconds(&PageWork::default());
+        let beside = |work: PageWork| cpu.seconds(&work) - empty;
+        Self {
+            page_bytes: parts.medium.page_bytes.whole(),
+            page_s: cpu.seconds(&whole_page(parts)),
+            row_s: beside(PageWork { compares: 1, ..PageWork::default() }),
+            match_s: beside(PageWork { matches: 1, ..PageWork::default() }),
+            sum_s: beside(PageWork { sums: 1, ..PageWork::default() }),
+        }
+    }
+}
+
 impl Throttle {
-    /// The limits that make a drive on this machine as fast as a profile's. Cores are compared by work that a drive's operators did
-    /// here: `counts` is what it counted, `here_s` the seconds that a core took for it. A slowed core takes what the model says that
-    /// the profile's takes.
+    /// The limits that make a drive on this machine as fast as a profile's. Work that the drive counts takes what the profile's core
+    /// takes for it. Other work takes a share: cores are compared by work that a drive's operators did here, of which `counts` is what
+    /// it counted, and `here_s` the seconds that a core took for it.
     pub fn of(profile: &Profile, counts: &Counts, here_s: f64) -> Result<Throttle, ModelError> {
         let there_s = core_seconds(profile, counts)?;
         let parts = profile.parts.as_ref().ok_or_else(|| ModelError::Native(profile.name.clone()))?;
@@ -36,6 +69,7 @@ impl Throttle {
         Ok(Throttle {
             cores: cpu.cores.whole(),
             core_share: here_s / there_s,
+            core: CoreSeconds::of(parts, cpu),
             medium_bytes_per_s: parts.medium.bytes_per_s(),
             read_latency_s: parts.medium.read_latency_s.value,
             page_buffer_bytes: parts.memory.page_buffer_bytes.whole(),
@@ -69,6 +103,20 @@ mod tests {
         let cycles = 1000.0 * 8560.0 + 8.56 * (1_000_000.0 + 400_000.0 + 400_000.0);
         assert!((throttle.core_share - 0.01 / (cycles / 1.2e9)).abs() < 1e-6, "{throttle:?}");
         assert_eq!((throttle.cores, throttle.link_bytes_per_s), (4, 3.2e9));
+    }
+
+    #[test]
+    fn what_counts_cost_adds_up_to_what_the_model_takes() {
+        for name in ["smart-ssd", "pm1725-biscuit", "kinetic-envoy", "newport", "dpu-array"] {
+            let profile = find(name).unwrap();
+            let core = Throttle::of(&profile, &counts(), 0.01).unwrap().core;
+            let counts = counts();
+            let pages = counts.read_bytes as f64 / core.page_bytes as f64;
+            let passed = counts.passed_rows as f64;
+            let sum = pages * core.page_s + counts.rows as f64 * core.row_s + passed * (core.match_s + core.sum_s);
+            let modelled = core_seconds(&profile, &counts).unwrap();
+            assert!((sum / modelled - 1.0).abs() < 1e-6, "{name}: {sum} {modelled}");
+        }
     }
 
     #[test]

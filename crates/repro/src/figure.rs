@@ -12,7 +12,11 @@ pub enum FigureKind {
     Calibrated,
     /// Counted on our own pages; no time is involved.
     Counted,
-    /// Follows from the rest.
+    /// Arithmetic on input and calibrated figures gives it, without the model: it says nothing of the model.
+    Follows,
+    /// Another way to run an experiment that the paper does not say so, beside the one that counts.
+    Variant,
+    /// The model's own, from the rest.
     Predicted,
 }
 
@@ -23,6 +27,8 @@ impl FigureKind {
             FigureKind::Input => "input",
             FigureKind::Calibrated => "calibrated",
             FigureKind::Counted => "counted",
+            FigureKind::Follows => "follows",
+            FigureKind::Variant => "variant",
             FigureKind::Predicted => "predicted",
         }
     }

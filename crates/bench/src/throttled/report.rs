@@ -20,11 +20,23 @@ pub(super) struct CaseReport {
     read_bytes: u64,
     /// In real time, on a drive process that is slowed down.
     throttled_seconds: Spread,
+    /// CPU time of the drive's rounds on this machine, which has to stay below what the profile's cores take.
+    drive_cpu_seconds: Spread,
+    /// The speed of the profile's core as a share of one of this machine's, by the drive's reference work.
+    cpu_share: Option<f64>,
     /// In virtual time.
     model_seconds: f64,
     /// What most of the virtual time was waited for.
     bottleneck: &'static str,
     throttled_over_model: f64,
+}
+
+/// What the runs of a query took at the drive.
+#[derive(Debug)]
+pub(super) struct Took {
+    pub(super) seconds: Spread,
+    pub(super) cpu_seconds: Spread,
+    pub(super) cpu_share: Option<f64>,
 }
 
 /// Everything.
@@ -47,23 +59,20 @@ struct ThrottledSummary {
 }
 
 impl CaseReport {
-    pub(super) fn of(
-        device: &Device,
-        question: &Question,
-        took: Spread,
-        counts: &Counts,
-        predicted: &Prediction,
-    ) -> CaseReport {
+    pub(super) fn of(device: &Device, question: &Question, took: Took, counts: &Counts, predicted: &Prediction) -> CaseReport {
+        let throttled_over_model = took.seconds.median / predicted.elapsed_s;
         CaseReport {
             device: device.name,
             query: question.name,
             level: question.level.number(),
             rows: counts.rows,
             read_bytes: counts.read_bytes,
-            throttled_seconds: took,
+            throttled_seconds: took.seconds,
+            drive_cpu_seconds: took.cpu_seconds,
+            cpu_share: took.cpu_share,
             model_seconds: predicted.elapsed_s,
             bottleneck: predicted.bottleneck.name(),
-            throttled_over_model: took.median / predicted.elapsed_s,
+            throttled_over_model,
         }
     }
 
@@ -96,7 +105,8 @@ impl Report {
 
     pub(super) fn print(&self) {
         let rows: Vec<Vec<String>> = self.cases.iter().map(row).collect();
-        let header = ["device", "query", "level", "throttled s", "min", "max", "model s", "waits for", "throttled / model"];
+        let header =
+            ["device", "query", "level", "throttled s", "min", "max", "CPU s", "model s", "waits for", "throttled / model"];
         println!("{}", table(&header, &rows));
         println!(
             "worst {}, {:.0}% of {} cases within 15%",
@@ -115,6 +125,7 @@ fn row(case: &CaseReport) -> Vec<String> {
         seconds(case.throttled_seconds.median),
         seconds(case.throttled_seconds.min),
         seconds(case.throttled_seconds.max),
+        seconds(case.drive_cpu_seconds.median),
         seconds(case.model_seconds),
         case.bottleneck.to_owned(),
         ratio(case.throttled_over_model),

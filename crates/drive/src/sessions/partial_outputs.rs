@@ -169,7 +169,7 @@ impl PartialOutputs {
         if self.parts <= 1 {
             return Ok(self);
         }
-        let mut meter = running.meter();
+        let mut meter = running.counting_meter();
         let combined = combined(&self.batches, running, &mut meter).await;
         self.tally.cpu_ns += meter.cpu_ns();
         self.tally.wall_ns += meter.wall_ns();

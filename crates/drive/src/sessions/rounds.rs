@@ -66,13 +66,20 @@ impl RoundPolicy {
         }
     }
 
-    /// Slices that a task's `nth` round takes at most.
-    pub(crate) fn slices_max(&self, nth: u32) -> usize {
+    /// Slices that a task's `nth` round takes at most, where so many are left. No task takes more of these than its even part: the
+    /// others would have nothing to do while it is at the rest.
+    pub(crate) fn slices_max(&self, nth: u32, left: usize) -> usize {
         match self.growth {
             Growth::One => 1,
-            Growth::Doubling => 1 << nth.min(20),
+            Growth::Doubling => (1 << nth.min(20)).min(left.div_ceil(self.tasks).max(1)),
+            // One round takes slices as it gets to them, which is as even.
             Growth::All => usize::MAX,
         }
+    }
+
+    /// Whether later rounds take more slices than the first, and hang on what is left.
+    pub(crate) fn grows(&self) -> bool {
+        self.growth == Growth::Doubling
     }
 }
 
@@ -92,7 +99,7 @@ mod tests {
 
     fn sizes(facts: SessionFacts) -> Vec<usize> {
         let policy = RoundPolicy::new(&facts);
-        (0..4).map(|nth| policy.slices_max(nth)).collect()
+        (0..4).map(|nth| policy.slices_max(nth, usize::MAX)).collect()
     }
 
     #[test]
@@ -104,11 +111,34 @@ mod tests {
         assert_eq!(sizes(SessionFacts { input_bytes: 2 << 20, ..FACTS })[0], usize::MAX);
     }
 
+    /// Tasks that take a slice in the same time: how many slices each of them has in the end.
+    fn shared(slices: usize, threads: usize) -> Vec<usize> {
+        let policy = RoundPolicy::new(&SessionFacts { shape: ResultShape::Partials, slices: slices as u32, threads, ..FACTS });
+        let (mut left, mut tasks) = (slices, vec![(0, 0); threads]);
+        while left > 0 {
+            // Who is done first goes on first.
+            let (taken, nth) = tasks.iter_mut().min_by_key(|task| task.0).unwrap();
+            let takes = policy.slices_max(*nth, left).min(left);
+            (*taken, *nth, left) = (*taken + takes, *nth + 1, left - takes);
+        }
+        tasks.into_iter().map(|(taken, _)| taken).collect()
+    }
+
+    #[test]
+    fn the_last_slices_are_shared() {
+        assert_eq!(shared(8, 2), [4, 4], "and not 1 + 2 + 2 and 1 + 2");
+        for (slices, threads) in [(9, 2), (100, 3), (1000, 4), (64, 8), (7, 4)] {
+            let taken = shared(slices, threads);
+            let (most, least) = (taken.iter().max().unwrap(), taken.iter().min().unwrap());
+            assert!(most - least <= 1, "{slices} slices, {threads} tasks: {taken:?}");
+        }
+    }
+
     /// Plans for several rounds would take longer than the pages.
     #[test]
     fn a_sample_is_one_round() {
         let policy = RoundPolicy::new(&SessionFacts { is_sample: true, shape: ResultShape::Partials, ..FACTS });
-        assert_eq!((policy.tasks, policy.slices_max(0)), (1, usize::MAX));
+        assert_eq!((policy.tasks, policy.slices_max(0, 9)), (1, usize::MAX));
     }
 
     #[test]

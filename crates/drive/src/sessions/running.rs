@@ -9,11 +9,12 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
-use pithead_device::Device;
+use pithead_device::{CountedWork, Device};
 use pithead_door::{Event, PIECE_BYTES_MAX, batch_bytes};
-use pithead_exec::{Carried, RoundStats};
+use pithead_exec::{Carried, RoundStats, RoundWatch};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SliceSpan};
+use pithead_plan::ResultShape;
 use pithead_sched::Class;
 
 use crate::resources::Workers;
@@ -102,6 +103,7 @@ impl Running {
     ) -> Self {
         let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
         let found = work.summary.as_ref().and_then(SessionSummary::take);
+        device.reading_begins();
         let kept = found.map(|(batches, tally)| PartialOutputs::found(batches, tally)).unwrap_or_default();
         Self {
             session,
@@ -137,7 +139,7 @@ impl Running {
             let queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
             match step.task {
                 Some(Level::Whole) => {
-                    let slices_max = self.work.policy.slices_max(nth).min(step.whole_max);
+                    let slices_max = self.work.policy.slices_max(nth, self.slices_left(nth)).min(step.whole_max);
                     self.round(nth, Level::Whole, slices_max, None).await?;
                 }
                 Some(level) => {
@@ -186,6 +188,14 @@ impl Running {
         !self.enough.load(Ordering::Acquire) && !self.has_enough_rows() && !self.work.bound.queue_is_empty()
     }
 
+    /// Slices that wait, where the next round's size hangs on them: the first one has a slice in any case.
+    fn slices_left(&self, nth: u32) -> usize {
+        match nth > 0 && self.work.policy.grows() {
+            true => self.work.bound.waiting().slices as usize,
+            false => usize::MAX,
+        }
+    }
+
     fn step(&self) -> Step {
         if self.work.steer.is_plain() {
             return Step::WHOLE;
@@ -210,7 +220,7 @@ impl Running {
         if level == Level::Hints && may_match && !held {
             return self.hint(&slice, step).await;
         }
-        let mut meter = Meter::start(&*self.device);
+        let mut meter = self.counting_meter();
         let mut round = self.begin_round(if may_match { Level::Bytes } else { level });
         round.queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
         round.is_held = may_match && held;
@@ -242,7 +252,7 @@ impl Running {
     }
 
     async fn round(&self, nth: u32, level: Level, slices_max: usize, queue_ms: Option<u64>) -> Result<(), Fault> {
-        let mut meter = Meter::start(&*self.device);
+        let mut meter = self.counting_meter();
         let mut output = Output::new(self, level);
         let bound = &self.work.bound;
         let mut round = match level {
@@ -251,10 +261,11 @@ impl Running {
         };
         tracing::trace!(nth, ?level, slices_max, "round begins");
         let live = self.work.steer.begin(level, round.watch(), meter.spent());
-        let mut bytes = 0;
+        meter.watch(counts(round.watch()), level == Level::Whole && bound.shape() != ResultShape::Rows);
+        let (mut rows, mut bytes) = (0, 0);
         while let Some(batch) = meter.run(round.stream.next()).await {
             let batch = batch.map_err(fault_from_datafusion)?;
-            bytes += batch_bytes(&batch) as u64;
+            (rows, bytes) = (rows + batch.num_rows() as u64, bytes + batch_bytes(&batch) as u64);
             if let Some(summary) = self.work.summary.as_ref().filter(|_| self.work.policy.single && level == Level::Whole) {
                 summary.pass(&batch);
             }
@@ -262,10 +273,13 @@ impl Running {
             meter.charge().await;
             meter.give_way().await;
         }
-        meter.charge().await;
+        let stats = round.finish();
+        if level == Level::Whole && rows < stats.scan.rows {
+            meter.takes_in();
+        }
+        meter.close().await;
         self.watch.metrics.ran_round(Duration::from_nanos(meter.wall_ns()), meter.turn());
         self.session.waits.for_turn(meter.turn());
-        let stats = round.finish();
         self.count_others(&stats);
         let mut tally = Tally::of(stats, meter.cpu_ns(), meter.wall_ns());
         self.work.steer.end(live, bytes);
@@ -418,14 +432,33 @@ impl Running {
         }
     }
 
-    /// A meter of this session's device.
+    /// A meter of this session's device, for work that rounds do not count.
     pub(crate) fn meter(&self) -> Meter<'_> {
         Meter::start(&*self.device)
+    }
+
+    /// A meter for work that is counted, or costs nothing beside what is.
+    pub(crate) fn counting_meter(&self) -> Meter<'_> {
+        Meter::counting(&*self.device)
+    }
+}
+
+/// What a round counts: slices of all datasets that it read.
+fn counts(watch: RoundWatch) -> impl Fn() -> CountedWork + Send + Sync + 'static {
+    move || {
+        let stats = watch.stats();
+        CountedWork {
+            bytes: stats.medium_bytes + stats.other_medium_bytes,
+            rows: stats.rows_in + stats.other_rows_in,
+            matches: stats.scan.rows,
+            sums: 0,
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.device.reading_ends();
         let took = self.device.clock().now().since(self.session.opened);
         self.watch.work_over(&self.session, &self.work.bound, took);
     }

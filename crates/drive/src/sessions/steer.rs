@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pithead_device::{Device, unit_ns};
+use pithead_device::{CountedWork, Device, unit_ns};
 use pithead_door::LinkGauge;
 use pithead_exec::{Bound, Hinted, RoundStats, RoundWatch, Waiting};
 use pithead_model::{Adapt, ByLevel, Cores, Finished, HostState, Level, LevelRule, PushBackCause, SliceCosts};
@@ -391,7 +391,9 @@ impl Steer {
     /// A slice was handed back as it is stored.
     pub(crate) fn carried(&self, bytes: u64, cpu_ns: u64) {
         self.handed_back.store(true, Ordering::Relaxed);
-        let drive_ns = cpu_ns as f64 / self.device.cpu_share();
+        // It is no work that a device counts, so one that takes what is counted does not slow it.
+        let counts = self.device.takes(&CountedWork::default()).is_some();
+        let drive_ns = cpu_ns as f64 / if counts { 1.0 } else { self.device.cpu_share() };
         let bytes = bytes as f64;
         let sample = Sample {
             level: Level::Bytes,
@@ -449,7 +451,7 @@ impl Steer {
         if slices == 0.0 || live.level < Level::Whole {
             return;
         }
-        let scan_ns = stats.scan.cpu_ns as f64;
+        let (share, scan_ns) = (live.spent.share(share), stats.scan.cpu_ns as f64);
         let rest_ns = (live.spent.cpu_ns() as f64 - scan_ns).max(0.0);
         self.costs.learn(features, scan_ns / share / slices, rest_ns / share / slices);
     }
@@ -490,6 +492,7 @@ impl Live {
     }
 
     fn since(&mut self, done: u32, stats: RoundStats, share: f64, bytes_each: Option<f64>) -> Sample {
+        let share = self.spent.share(share);
         let cpu_ns = self.spent.cpu_ns();
         let (before, told, told_ns) = &self.told;
         let slices = done - before;
@@ -514,7 +517,7 @@ impl Live {
     /// Work that it has taken and not done.
     fn ahead_ns(&self, slice_ns: f64, share: f64) -> f64 {
         let taken = f64::from(read(&self.watch.stats()));
-        (taken * slice_ns - self.spent.cpu_ns() as f64 / share).clamp(0.0, slice_ns.max(0.0))
+        (taken * slice_ns - self.spent.cpu_ns() as f64 / self.spent.share(share)).clamp(0.0, slice_ns.max(0.0))
     }
 
     /// The share of its core that it got while it ran.

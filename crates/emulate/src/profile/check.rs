@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Bound, Parts, Profile, ProfileError, Quantity, RawProfile, quantity_text, section_names};
+use super::{Bound, Cpu, Parts, Profile, ProfileError, Quantity, RawProfile, quantity_text, section_names};
 
 /// The longest file that is read.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 /// The longest name.
 const NAME_BYTES_MAX: usize = 64;
+/// The shortest interval of GET: an empty answer is counted for each.
+const POLL_MIN_S: f64 = 1e-9;
 
 pub(super) fn parse(text: &str) -> Result<Profile, ProfileError> {
     if text.len() > TEXT_BYTES_MAX {
@@ -58,18 +60,17 @@ impl Check<'_> {
 
     fn native(&self, raw: &RawProfile) -> Result<(), ProfileError> {
         let there = [
-            raw.medium.is_some(),
-            raw.memory.is_some(),
-            raw.cpu.is_some(),
-            raw.matcher.is_some(),
-            raw.link.is_some(),
-            raw.power.is_some(),
-            raw.host.is_some(),
+            raw.medium.as_ref().map(toml::Spanned::span),
+            raw.memory.as_ref().map(toml::Spanned::span),
+            raw.cpu.as_ref().map(toml::Spanned::span),
+            raw.matcher.as_ref().map(toml::Spanned::span),
+            raw.link.as_ref().map(toml::Spanned::span),
+            raw.power.as_ref().map(toml::Spanned::span),
+            raw.host.as_ref().map(toml::Spanned::span),
         ];
-        match section_names().iter().zip(there).find(|(_, there)| *there) {
-            Some((section, _)) => {
-                let start = self.text.find(&format!("[{section}]")).unwrap_or(0);
-                self.refuse(&(start..start), format!("[{section}]: the native device is the real hardware and has no sections"))
+        match section_names().iter().zip(there).find_map(|(section, span)| Some((section, span?))) {
+            Some((section, span)) => {
+                self.refuse(&span, format!("[{section}]: the native device is the real hardware and has no sections"))
             }
             None => Ok(()),
         }
@@ -80,8 +81,8 @@ impl Check<'_> {
         let parts = Parts {
             medium: self.needed(medium, "medium")?,
             memory: self.needed(memory, "memory")?,
-            cpu,
-            matcher,
+            cpu: cpu.map(toml::Spanned::into_inner),
+            matcher: matcher.map(toml::Spanned::into_inner),
             link: self.needed(link, "link")?,
             power: self.needed(power, "power")?,
             host: self.needed(host, "host")?,
@@ -95,9 +96,10 @@ impl Check<'_> {
         Ok(parts)
     }
 
-    fn needed<T>(&self, section: Option<T>, name: &str) -> Result<T, ProfileError> {
+    fn needed<T>(&self, section: Option<toml::Spanned<T>>, name: &str) -> Result<T, ProfileError> {
         let end = self.text.trim_end().len();
-        section.map_or_else(|| self.refuse(&(end..end), format!("the section [{name}] is missing")), Ok)
+        let missing = || self.refuse(&(end..end), format!("the section [{name}] is missing"));
+        section.map_or_else(missing, |section| Ok(section.into_inner()))
     }
 
     fn quantity(&self, section: &str, name: &str, quantity: &Quantity, bound: Bound) -> Result<(), ProfileError> {
@@ -139,7 +141,22 @@ impl Check<'_> {
             let reason = format!("host.threads: {} threads on {} cores", parts.host.threads.value, parts.host.cores.value);
             return self.refuse(&parts.host.threads.span, reason);
         }
-        Ok(())
+        let poll_s = parts.link.poll_s.value;
+        if poll_s > 0.0 && poll_s < POLL_MIN_S {
+            let reason = format!("link.poll_s: expected 0, or at least {POLL_MIN_S:e}, found {poll_s:e}");
+            return self.refuse(&parts.link.poll_s.span, reason);
+        }
+        parts.cpu.as_ref().map_or(Ok(()), |cpu| self.takes_time(cpu))
+    }
+
+    /// Cores for which all work is free cannot be compared with any.
+    fn takes_time(&self, cpu: &Cpu) -> Result<(), ProfileError> {
+        let quantities = cpu.quantities();
+        let mut cycles = quantities.iter().filter(|(name, ..)| name.ends_with("_cycles"));
+        match cycles.any(|(_, quantity, _)| quantity.value > 0.0) {
+            true => Ok(()),
+            false => self.refuse(&cpu.page_cycles.span, "cpu: expected cycles for something, found 0 for everything"),
+        }
     }
 }
 
@@ -174,6 +191,7 @@ mod tests {
                 "link.read_bytes: 4096 bytes are less than one page",
             ),
             ("threads = { value = 8,", "threads = { value = 64,", "host.threads: 64 threads on 8 cores"),
+            ("poll_s = { value = 0.01,", "poll_s = { value = 1e-15,", "link.poll_s: expected 0, or at least 1e-9, found 1e-15"),
         ];
         for (from, to, expected) in cases {
             let (line, error) = refusal(from, to);
@@ -212,8 +230,25 @@ mod tests {
         let text = smart();
         let unsourced = text.replacen("source = \"assumed\"", "source = \" \"", 1);
         assert!(parse(&unsourced).unwrap_err().to_string().contains("expected a source"));
-        let native = format!("native = true\n{text}");
-        assert!(parse(&native).unwrap_err().to_string().contains("[medium]: the native device is the real hardware"));
+        let native = format!("native = true\n{}", text.replacen("[medium]", "# no [medium]\n\n[medium]", 1));
+        let line = native.lines().position(|line| line == "[medium]").unwrap() + 1;
+        let error = parse(&native).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("line {line}: [medium]: the native device is the real hardware")), "{error}");
+    }
+
+    #[test]
+    fn cores_that_take_no_time_are_refused() {
+        let is_cycles = |line: &str| line.split(' ').next().is_some_and(|name| name.ends_with("_cycles"));
+        let free = |line: &str| match line.split_once(" = ") {
+            Some((name, _)) if is_cycles(line) => format!("{name} = {{ value = 0, source = \"assumed\" }}"),
+            _ => line.to_owned(),
+        };
+        let text: Vec<String> = smart().lines().map(free).collect();
+        let line = text.iter().position(|line| line.starts_with("page_cycles")).unwrap() + 1;
+        let error = parse(&text.join("\n")).unwrap_err().to_string();
+        assert_eq!(error, format!("line {line}: cpu: expected cycles for something, found 0 for everything"));
+        let some = text.join("\n").replacen("sum_cycles = { value = 0,", "sum_cycles = { value = 1,", 1);
+        assert!(parse(&some).is_ok());
     }
 
     #[test]

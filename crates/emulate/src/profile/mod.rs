@@ -201,13 +201,13 @@ struct RawProfile {
     about: toml::Spanned<String>,
     #[serde(default)]
     native: bool,
-    medium: Option<Medium>,
-    memory: Option<Memory>,
-    cpu: Option<Cpu>,
-    matcher: Option<Matcher>,
-    link: Option<Link>,
-    power: Option<Power>,
-    host: Option<HostCpu>,
+    medium: Option<toml::Spanned<Medium>>,
+    memory: Option<toml::Spanned<Memory>>,
+    cpu: Option<toml::Spanned<Cpu>>,
+    matcher: Option<toml::Spanned<Matcher>>,
+    link: Option<toml::Spanned<Link>>,
+    power: Option<toml::Spanned<Power>>,
+    host: Option<toml::Spanned<HostCpu>>,
 }
 
 /// Reads a profile's text. What is malformed, missing, unknown or absurd is refused, with its line and the reason.

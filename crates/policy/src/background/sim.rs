@@ -1,7 +1,7 @@
 //! Background work on virtual cores: a simulation of discrete events that has the same outcome for the same seed.
 //!
-//! Foreground tasks come at random moments, each to the core that its host thread is bound to, and run there first come, first
-//! served. Services run in steps on whichever core the policy gives them, as the reactors of a drive do: a step is never
+//! Foreground tasks come at random moments, or when the one before is done, each to the core that its host thread is bound to, and
+//! run there first come, first served. Services run in steps on whichever core the policy gives them, as the reactors of a drive do: a step is never
 //! interrupted, the next one waits behind the tasks that came meanwhile, and a core rests from steps when they had their share.
 
 mod run;
@@ -21,7 +21,7 @@ pub struct Scenario {
     pub cores: usize,
     /// Host threads; each is bound to one core, in turn.
     pub threads: usize,
-    /// Foreground tasks that each of them sends in a second, at random moments.
+    /// Foreground tasks that each of them sends in a second, where these come at random moments.
     pub rate: f64,
     /// The mean time of a foreground task on its core, in seconds.
     pub task_seconds: f64,
@@ -53,6 +53,15 @@ pub enum Backlog {
     PerTask(f64),
 }
 
+/// When a host thread sends its next task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At random moments, whatever became of earlier ones.
+    Random,
+    /// When the one before is done, as `db_bench` does.
+    Closed,
+}
+
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -78,9 +87,21 @@ pub struct Outcome {
     pub starved: f64,
 }
 
-/// Runs the scenario under a policy.
+/// Runs the scenario under a policy, with tasks that come at random moments.
 pub fn simulate(scenario: &Scenario, policy: BackgroundPolicy) -> Outcome {
-    run::Run::new(scenario, policy).finish()
+    simulate_with(scenario, Arrivals::Random, policy)
+}
+
+/// The same, with tasks that come so.
+pub fn simulate_with(scenario: &Scenario, arrivals: Arrivals, policy: BackgroundPolicy) -> Outcome {
+    run::Run::new(scenario, arrivals, policy).finish()
+}
+
+impl Outcome {
+    /// Steps that were done for each foreground task: a policy that leaves steps undone has shorter queues for that, too.
+    pub fn steps_per_task(&self) -> f64 {
+        self.steps as f64 / (self.tasks as f64).max(1.0)
+    }
 }
 
 /// The experiment of Park et al. 2022: puts of 16 KiB from so many host threads to a drive of four cores, with offline deduplication

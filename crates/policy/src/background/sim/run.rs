@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Backlog, Outcome, Scenario};
+use super::{Arrivals, Backlog, Outcome, Scenario};
 use crate::background::{BackgroundPolicy, CoreGrant, CoreSample, Selection};
 
 /// How the reactors of a drive run steps; the same numbers as there.
@@ -16,6 +16,7 @@ const PATIENCE: f64 = 0.1;
 
 pub(super) struct Run<'a> {
     scenario: &'a Scenario,
+    arrivals: Arrivals,
     random: StdRng,
     now: f64,
     events: BinaryHeap<Event>,
@@ -53,10 +54,16 @@ struct Core {
 
 /// What waits for a core.
 enum Waiting {
-    /// A foreground task that came at this time.
-    Task(f64),
+    /// A foreground task.
+    Task(Task),
     /// A step that a task left behind where it ran.
     Step,
+}
+
+#[derive(Clone, Copy)]
+struct Task {
+    came: f64,
+    thread: usize,
 }
 
 struct Service {
@@ -67,8 +74,8 @@ struct Service {
 enum SimEvent {
     /// A host thread sends a task.
     Arrival(usize),
-    /// A core is done with a task that came at this time.
-    TaskDone(usize, f64),
+    /// A core is done with a task.
+    TaskDone(usize, Task),
     /// A core is done with a step of a service, which took so long.
     StepDone(usize, usize, f64),
     /// A core is done with a step that a task left there.
@@ -86,10 +93,11 @@ struct Event {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(scenario: &'a Scenario, policy: BackgroundPolicy) -> Run<'a> {
+    pub fn new(scenario: &'a Scenario, arrivals: Arrivals, policy: BackgroundPolicy) -> Run<'a> {
         let cores = scenario.cores.max(1);
         let mut run = Run {
             scenario,
+            arrivals,
             random: StdRng::seed_from_u64(scenario.seed),
             now: 0.0,
             events: BinaryHeap::new(),
@@ -103,7 +111,12 @@ impl<'a> Run<'a> {
             last_step: 0.0,
             outcome: Outcome::default(),
         };
-        (0..scenario.threads).for_each(|thread| run.next_arrival(thread));
+        for thread in 0..scenario.threads {
+            match arrivals {
+                Arrivals::Random => run.next_arrival(thread),
+                Arrivals::Closed => run.add(0.0, SimEvent::Arrival(thread)),
+            }
+        }
         run.add(0.0, SimEvent::Decide);
         run
     }
@@ -141,12 +154,18 @@ impl<'a> Run<'a> {
         match what {
             SimEvent::Arrival(thread) => {
                 let core = thread % self.cores.len();
-                self.cores[core].queue.push_back(Waiting::Task(self.now));
-                self.next_arrival(thread);
+                self.cores[core].queue.push_back(Waiting::Task(Task { came: self.now, thread }));
+                if self.arrivals == Arrivals::Random {
+                    self.next_arrival(thread);
+                }
                 self.go_on(core);
             }
-            SimEvent::TaskDone(core, came) => {
-                self.times.push(self.now - came + self.scenario.elsewhere_seconds);
+            SimEvent::TaskDone(core, task) => {
+                let elsewhere = self.scenario.elsewhere_seconds;
+                self.times.push(self.now - task.came + elsewhere);
+                if self.arrivals == Arrivals::Closed {
+                    self.add(elsewhere, SimEvent::Arrival(task.thread));
+                }
                 self.cores[core].is_busy = false;
                 self.leave_steps(core);
                 self.go_on(core);
@@ -238,7 +257,7 @@ impl<'a> Run<'a> {
                 return;
             }
             match self.cores[index].queue.pop_front() {
-                Some(Waiting::Task(came)) => self.run_task(index, came),
+                Some(Waiting::Task(task)) => self.run_task(index, task),
                 Some(Waiting::Step) => {
                     let took = self.scenario.step_seconds;
                     self.occupy_with_step(index, took);
@@ -249,7 +268,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn run_task(&mut self, index: usize, came: f64) {
+    fn run_task(&mut self, index: usize, task: Task) {
         let spread = self.scenario.task_spread;
         // A logarithmic normal distribution of this mean, its normal one by Box and Muller.
         let [a, b] = [(); 2].map(|()| self.random.random::<f64>());
@@ -261,8 +280,8 @@ impl<'a> Run<'a> {
         core.foreground += took;
         core.sample.foreground += took;
         core.sample.arrivals += 1;
-        core.delay += self.now - came;
-        self.add(took, SimEvent::TaskDone(index, came));
+        core.delay += self.now - task.came;
+        self.add(took, SimEvent::TaskDone(index, task));
     }
 
     /// The driver of a core has its turn; whether it runs a step.

@@ -29,6 +29,25 @@ fn waits_are_those_of_queueing_theory() {
     assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}");
 }
 
+/// One thread that waits for each put: alone it takes what a put takes, and without a policy the rest of the step that the one before
+/// has left, too.
+#[test]
+fn a_closed_loop_sends_a_task_when_the_one_before_is_done() {
+    let scenario = Scenario { task_spread: 0.0, ..paper(1, true) };
+    let closed = |scenario: &Scenario, policy| simulate_with(scenario, Arrivals::Closed, policy);
+    let (task, elsewhere, step) = (scenario.task_seconds, scenario.elsewhere_seconds, scenario.step_seconds);
+    let alone = closed(&Scenario { backlog: Backlog::None, ..scenario.clone() }, BackgroundPolicy::None);
+    let none = closed(&scenario, BackgroundPolicy::None);
+    for (outcome, latency) in [(&alone, task + elsewhere), (&none, task + step)] {
+        assert!((outcome.mean / latency - 1.0).abs() < 1e-3, "{} {latency}", outcome.mean);
+    }
+    assert!((none.tasks as f64 * (task + step) / scenario.seconds - 1.0).abs() < 1e-3, "{none:?}");
+    assert!((none.steps_per_task() - 1.0).abs() < 1e-3 && alone.steps == 0, "{none:?}");
+    // However many threads there are, no core has more puts before it than threads are bound to it.
+    let many = closed(&Scenario { threads: 8, ..scenario }, BackgroundPolicy::None);
+    assert!((many.mean / (2.0 * (task + step)) - 1.0).abs() < 0.01, "{}", many.mean);
+}
+
 #[test]
 fn idle_cores_take_the_steps_that_slow_others_down() {
     for threads in 1..=3 {

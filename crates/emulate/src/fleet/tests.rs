@@ -1,0 +1,161 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::find;
+
+fn counts() -> Counts {
+    Counts {
+        rows: 10_000_000,
+        read_bytes: 400_000_000,
+        stored_bytes: 1_000_000_000,
+        passed_rows: 100_000,
+        passed_bytes: 4_000_000,
+        out_rows: 100,
+        out_bytes: 1600,
+    }
+}
+
+#[test]
+fn bytes_are_those_that_were_counted() {
+    let profile = find("newport").unwrap();
+    for (level, link) in [(Level::Whole, 1600), (Level::Filtered, 4_000_000), (Level::Bytes, 1_000_000_000)] {
+        let predicted = predict(&profile, &counts(), level, Fleet::even(4)).unwrap();
+        assert_eq!(predicted.link_bytes, link, "{level:?}");
+    }
+}
+
+/// A drive of many has less than a page, and less than a byte of the answer.
+#[test]
+fn what_leaves_the_media_is_what_the_links_carry_and_joules_are_paid_for() {
+    let profile = find("newport").unwrap();
+    let parts = profile.parts.as_ref().unwrap();
+    let few = Counts { read_bytes: 1_000_000, stored_bytes: 1_000_000, rows: 100_000, ..counts() };
+    for counts in [few, counts(), Counts { stored_bytes: 70_000_000_001, ..counts() }, Counts { read_bytes: 0, ..few }] {
+        for fleet in [Fleet::even(1), Fleet::even(10_000), Fleet { skew: 3.0, copies: 2, failed: 1, ..Fleet::even(8) }] {
+            let bytes = predict(&profile, &counts, Level::Bytes, fleet).unwrap();
+            assert_eq!((bytes.medium_bytes, bytes.link_bytes), (counts.stored_bytes, counts.stored_bytes), "{fleet:?}");
+            let whole = predict(&profile, &counts, Level::Whole, fleet).unwrap();
+            assert_eq!((whole.medium_bytes, whole.link_bytes), (counts.read_bytes, counts.out_bytes), "{fleet:?}");
+            for predicted in [bytes, whole] {
+                let link_j = parts.power.link_active_w.value * predicted.link_bytes as f64 / parts.link.bytes_per_s.value;
+                let medium_j = parts.power.medium_active_w.value * predicted.medium_bytes as f64 / parts.medium.bytes_per_s();
+                // Time is in whole picoseconds, of which a byte takes a few hundred.
+                let is_paid = |paid: f64, due: f64| (paid - due).abs() <= due * 0.01;
+                assert!(is_paid(predicted.energy.link_j, link_j), "{fleet:?}: {predicted:?} {link_j}");
+                assert!(is_paid(predicted.energy.medium_j, medium_j), "{fleet:?}: {predicted:?} {medium_j}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_more_drive_helps_until_the_host_is_full() {
+    let profile = find("newport").unwrap();
+    let time = |drives| predict(&profile, &counts(), Level::Whole, Fleet::even(drives)).unwrap().elapsed_s;
+    assert!((1.9..=2.05).contains(&(time(1) / time(2))), "{} {}", time(1), time(2));
+    let stored = |drives| predict(&profile, &counts(), Level::Bytes, Fleet::even(drives)).unwrap();
+    assert_eq!(stored(1000).bottleneck, Bottleneck::HostCpu);
+    let times = stored(2000).elapsed_s / stored(1000).elapsed_s;
+    assert!((0.8..1.3).contains(&times), "the host does not become faster: {times}");
+}
+
+#[test]
+fn all_wait_for_the_fullest_drive() {
+    let profile = find("newport").unwrap();
+    let with = |skew| predict(&profile, &counts(), Level::Whole, Fleet { skew, ..Fleet::even(8) }).unwrap();
+    let (even, double, one) = (with(1.0), with(2.0), with(8.0));
+    assert!((1.9..=2.05).contains(&(double.elapsed_s / even.elapsed_s)), "{double:?} {even:?}");
+    let alone = predict(&profile, &counts(), Level::Whole, Fleet::even(1)).unwrap();
+    assert!((one.elapsed_s / alone.elapsed_s - 1.0).abs() < 1e-6, "{one:?} {alone:?}");
+    assert!(double.drives_j > even.drives_j, "seven drives wait, and are on");
+    assert!(double.link_bytes.abs_diff(even.link_bytes) < 100);
+}
+
+#[test]
+fn one_drive_does_what_its_neighbour_leaves() {
+    let profile = find("newport").unwrap();
+    let with = |fleet: Fleet| predict(&profile, &counts(), Level::Whole, fleet).unwrap();
+    let even = with(Fleet::even(8));
+    let two = |failed, skew| with(Fleet { copies: 2, failed, skew, ..Fleet::even(8) });
+    let times = |prediction: &Prediction| prediction.elapsed_s / even.elapsed_s;
+    // Its own part and half of another; where more fail, each has a neighbour of its own.
+    assert!((1.45..1.55).contains(&times(&two(1, 1.0))), "{}", times(&two(1, 1.0)));
+    assert_eq!(two(4, 1.0).elapsed_s, two(1, 1.0).elapsed_s);
+    // With three copies, two next to each other may fail.
+    let three = with(Fleet { copies: 3, failed: 2, ..Fleet::even(8) });
+    assert!((1.9..2.1).contains(&times(&three)), "{}", times(&three));
+    // The fullest has four parts, and two of them are left after two; the others have done theirs.
+    assert!((3.8..4.2).contains(&times(&two(1, 4.0))), "{}", times(&two(1, 4.0)));
+    assert!(two(1, 1.0).link_bytes.abs_diff(even.link_bytes) < 100, "nothing is sent twice");
+    assert!(two(4, 1.0).drives_j < two(1, 1.0).drives_j, "what has failed needs no power");
+}
+
+#[test]
+fn fleets_that_lose_data_and_other_impossible_ones_are_refused() {
+    let fleet = |drives, skew, copies, failed| Fleet { drives, skew, copies, failed };
+    for possible in [fleet(1, 1.0, 1, 0), fleet(8, 8.0, 2, 4), fleet(9, 1.0, 3, 6), fleet(7, 1.0, 7, 6), fleet(5, 1.0, 2, 2)] {
+        assert_eq!(possible.check(), Ok(()), "{possible:?}");
+    }
+    for (impossible, why) in [
+        (fleet(0, 1.0, 1, 0), "drives"),
+        (fleet(DRIVES_MAX + 1, 1.0, 1, 0), "drives"),
+        (fleet(4, 4.5, 1, 0), "skew"),
+        (fleet(4, f64::NAN, 1, 0), "skew"),
+        (fleet(4, 1.0, 0, 0), "copy"),
+        (fleet(4, 1.0, 5, 0), "copy"),
+        (fleet(4, 1.0, 1, 1), "one copy would lose data"),
+        (fleet(5, 1.0, 2, 3), "2 copies would lose data"),
+        (fleet(1, 1.0, 1, 1), "lose data"),
+    ] {
+        let told = impossible.check().unwrap_err();
+        assert!(told.contains(why), "{impossible:?}: {told}");
+    }
+}
+
+#[test]
+fn a_drive_without_cores_only_hands_out_bytes() {
+    let profile = find("pm1725").unwrap();
+    assert!(matches!(predict(&profile, &counts(), Level::Whole, Fleet::even(1)), Err(ModelError::NoCpu(_))));
+    assert!(predict(&profile, &counts(), Level::Bytes, Fleet::even(1)).is_ok());
+    assert!(matches!(predict(&find("native").unwrap(), &counts(), Level::Bytes, Fleet::even(1)), Err(ModelError::Native(_))));
+}
+
+#[test]
+fn a_part_that_is_multiplied_is_close_to_the_whole() {
+    let profile = find("newport").unwrap();
+    let large = Counts { rows: 1_000_000_000, read_bytes: 40_000_000_000, ..counts() };
+    let whole = predict(&profile, &large, Level::Whole, Fleet::even(1)).unwrap();
+    let tenth =
+        predict(&profile, &Counts { rows: 100_000_000, read_bytes: 4_000_000_000, ..large }, Level::Whole, Fleet::even(1))
+            .unwrap();
+    assert!((whole.elapsed_s / tenth.elapsed_s / 10.0 - 1.0).abs() < 0.02, "{whole:?} {tenth:?}");
+}
+
+#[test]
+fn parts_at_different_levels_add_up() {
+    let profile = find("newport").unwrap();
+    let both = ByLevel { whole: counts(), hints: counts(), ..ByLevel::default() };
+    let sum = predict_levels(&profile, &both, Fleet::even(2)).unwrap().unwrap();
+    let [whole, bytes] = [Level::Whole, Level::Bytes].map(|level| predict(&profile, &counts(), level, Fleet::even(2)).unwrap());
+    assert_eq!(sum.elapsed_s, whole.elapsed_s + bytes.elapsed_s);
+    assert_eq!(sum.link_bytes, whole.link_bytes + bytes.link_bytes);
+    assert!((sum.energy.system_j() - sum.system_j).abs() < 1e-9, "{sum:?}");
+    assert_eq!(sum.bottleneck, bytes.bottleneck);
+    assert_eq!(predict_levels(&profile, &ByLevel::default(), Fleet::even(2)).unwrap(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn any_counts_have_a_prediction(rows in 0..10_u64.pow(12), bytes in 0..10_u64.pow(13), drives in 1..=DRIVES_MAX, skew in 0.0..=1.0_f64, copies in 1..5_u64, failed in 0.0..=1.0_f64) {
+        let copies = copies.min(drives);
+        let failed = (failed * (drives - drives.div_ceil(copies)) as f64) as u64;
+        let fleet = Fleet { drives, skew: 1.0 + skew * (drives - 1) as f64, copies, failed };
+        let counts = Counts { rows, read_bytes: bytes, stored_bytes: bytes, passed_rows: rows / 3, ..Counts::default() };
+        for level in Level::ALL {
+            let predicted = predict(&find("dpu-array").unwrap(), &counts, level, fleet).unwrap();
+            prop_assert!(predicted.elapsed_s.is_finite() && predicted.system_j >= predicted.drives_j);
+        }
+    }
+}
