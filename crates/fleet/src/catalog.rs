@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::{join, join_all};
 use parking_lot::Mutex;
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 
 use crate::attached::{AttachmentReport, LastTold, Overlay, Written};
+use crate::checks::{CrossChecks, Reading};
 use crate::drives::{ConnectedDrive, Drives};
-use crate::homes::{HomeState, LocatedManifest, Use, find_homes, find_manifest, is_unchanged};
+use crate::former::FormerHomes;
+use crate::homes::{HomeState, LocatedManifest, Use, find_homes, find_manifest, is_older, is_unchanged};
+use crate::looking::Looking;
 use crate::snapshot::{Domain, Snapshot};
 
 /// Times that a manifest is looked for which other hosts change meanwhile.
@@ -20,6 +24,10 @@ const ATTEMPTS_MAX: usize = 5;
 pub(crate) struct Catalog {
     default_domain: String,
     homes: Mutex<Homes>,
+    looking: Arc<Looking>,
+    checks: CrossChecks,
+    former_homes: FormerHomes,
+    /// The newest that this host has read or made.
     parsed: Mutex<BTreeMap<String, Arc<Domain>>>,
     /// What drives attach in place, and domains with that laid over them.
     told: LastTold,
@@ -48,6 +56,8 @@ struct Laid {
 pub(crate) struct CatalogReading {
     /// The domains, by name.
     pub(crate) domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
+    /// When all drives were last asked which domains they keep.
+    pub(crate) looked: Instant,
     /// What drives attach.
     pub(crate) told: AttachmentReport,
     /// Loaded datasets of which parts are attached, which their manifests do not say and cannot be made to say.
@@ -57,10 +67,14 @@ pub(crate) struct CatalogReading {
 impl Catalog {
     /// Asks every drive for the domains whose manifest it keeps.
     pub(crate) async fn discover(drives: &Drives, default_domain: &str) -> Result<Self, Fault> {
+        let looking = Arc::new(Looking::new());
         let homes = Homes { by_domain: find_homes(drives).await?, asked: drives.all().len() };
         Ok(Self {
             default_domain: default_domain.to_owned(),
             homes: Mutex::new(homes),
+            looking,
+            checks: CrossChecks::default(),
+            former_homes: FormerHomes::default(),
             parsed: Mutex::default(),
             told: LastTold::default(),
             written: Mutex::default(),
@@ -73,28 +87,49 @@ impl Catalog {
     /// asked for.
     pub(crate) async fn read(&self, drives: &Drives) -> Result<CatalogReading, Fault> {
         self.look_around(&self.default_domain, drives).await?;
+        let looked = self.looking.looked();
         let homes = self.homes.lock().by_domain.clone();
         let read = join_all(homes.into_iter().map(|(name, home)| async move {
             let domain = self.read_domain(&name, drives, home).await;
             (name, domain)
         }));
         let (read, told) = join(read, self.told.ask(drives)).await;
-        Ok(CatalogReading { domains: read.into_iter().collect(), told, unwritten: BTreeMap::new() })
+        Ok(CatalogReading { domains: read.into_iter().collect(), looked, told, unwritten: BTreeMap::new() })
+    }
+
+    /// Asks all drives again if a statement has named a domain that nobody was known to keep. Whether one has, a moment ago.
+    pub(crate) async fn look_for_wanted(&self, drives: &Drives) -> bool {
+        if !self.looking.is_wanted() {
+            return false;
+        }
+        let _turn = self.looking.turn().await;
+        if self.looking.is_due()
+            && let Err(fault) = self.rediscover(drives).await
+        {
+            tracing::warn!("drives were asked again which domains they keep, in vain: {}", fault.message);
+        }
+        true
     }
 
     /// A domain as this host has just changed it.
     pub(crate) fn changed(&self, manifest: Manifest) -> Arc<Domain> {
         let domain = Arc::new(Domain::parse(manifest, true, Overlay::default()));
-        self.parsed.lock().insert(domain.manifest.domain.clone(), Arc::clone(&domain));
+        self.keep(None, &domain);
         domain
+    }
+
+    /// What this host has told homes that were declared lost.
+    pub(crate) fn former_homes(&self) -> &FormerHomes {
+        &self.former_homes
     }
 
     /// A snapshot for statements of a reading.
     pub(crate) fn snapshot(&self, seen: CatalogReading, drives: &Arc<Drives>) -> Arc<Snapshot> {
-        let CatalogReading { mut domains, told, unwritten } = seen;
+        let CatalogReading { mut domains, looked, told, unwritten } = seen;
         self.lay_over(&mut domains, &told, drives);
         let (untold, hiding) = (told.untold().clone(), told.hiding());
-        Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold, hiding, unwritten })
+        let (drives, looking) = (Arc::clone(drives), Arc::clone(&self.looking));
+        Arc::new(Snapshot { domains, drives, untold, hiding, unwritten, looked, looking })
     }
 
     /// Lays attached datasets over their domains. A domain without a manifest has attached datasets alone.
@@ -202,6 +237,7 @@ impl Catalog {
     }
 
     async fn rediscover(&self, drives: &Drives) -> Result<(), Fault> {
+        self.looking.begin();
         let found = find_homes(drives).await?;
         let mut homes = self.homes.lock();
         homes.by_domain.extend(found);
@@ -211,9 +247,19 @@ impl Catalog {
 
     async fn find(&self, name: &str, known: DriveId, drives: &Drives, used: Use) -> Result<LocatedManifest, Fault> {
         let found = find_manifest(name, known, drives, used).await?;
-        if let Some(home) = found.manifest.home() {
-            self.note_home(name, home);
+        self.note_away(name, &found);
+        self.note_home_of(&found.manifest);
+        Ok(found)
+    }
+
+    fn note_home_of(&self, manifest: &Manifest) {
+        if let Some(home) = manifest.home() {
+            self.note_home(&manifest.domain, home);
         }
+    }
+
+    /// Says once that a home is away.
+    fn note_away(&self, name: &str, found: &LocatedManifest) {
         let mut away = self.away.lock();
         match &found.home {
             HomeState::Away(fault) if away.insert(name.to_owned()) => {
@@ -230,30 +276,63 @@ impl Catalog {
                 away.remove(name);
             }
         }
-        Ok(found)
     }
 
+    /// A domain as its home tells it, unless another drive knows better.
     async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
+        let known = self.parsed.lock().get(name).cloned();
+        let reading = Reading { name, home, known: known.as_ref().map(|known| &known.manifest) };
+        let newer = self.checks.newer(reading, drives, self.looking.looked());
+        let (read, newer) = join(self.read_from(name, drives, home), newer).await;
+        let domain = read?;
+        let Some(newer) = newer.filter(|newer| newer.version > domain.manifest.version) else { return Ok(domain) };
+        self.checks.forget(name);
+        if newer.home != home {
+            tracing::warn!(domain = name, "{} is not home any more, and does not know it", drives.name(home));
+        }
+        self.note_home(name, newer.home);
+        self.read_from(name, drives, newer.home).await
+    }
+
+    async fn read_from(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
+        let known = self.parsed.lock().get(name).cloned();
         let of_home = |domain: &&Arc<Domain>| domain.told_by_home && domain.manifest.home() == Some(home);
-        let known = self.parsed.lock().get(name).filter(of_home).cloned();
-        if let Some(domain) = known
+        if let Some(domain) = known.as_ref().filter(of_home)
             && is_unchanged(name, home, domain.manifest.version, drives).await
         {
-            return Ok(domain);
+            return Ok(Arc::clone(domain));
         }
-        let found = self.find(name, home, drives, Use::Read).await?;
+        let found = find_manifest(name, home, drives, Use::Read).await?;
+        self.note_away(name, &found);
+        if let Some(newer) = known.as_ref().filter(|known| found.is_behind(&known.manifest)) {
+            self.note_home_of(&newer.manifest);
+            return Ok(Arc::clone(newer));
+        }
+        self.note_home_of(&found.manifest);
         let (manifest, told_by_home) = (found.manifest, matches!(found.home, HomeState::Here));
         let same = |domain: &&Arc<Domain>| {
             let told = &domain.manifest;
             told.version == manifest.version && told.drives == manifest.drives && domain.told_by_home == told_by_home
         };
-        let known = self.parsed.lock().get(name).filter(same).cloned();
-        if let Some(domain) = known {
+        let now = self.parsed.lock().get(name).filter(same).cloned();
+        if let Some(domain) = now {
             return Ok(domain);
         }
         let domain = Arc::new(Domain::parse(manifest, told_by_home, Overlay::default()));
-        self.parsed.lock().insert(name.to_owned(), Arc::clone(&domain));
+        self.keep(known.as_ref(), &domain);
         Ok(domain)
+    }
+
+    /// Keeps a domain as the newest one, unless a newer one has come since `before` was.
+    fn keep(&self, before: Option<&Arc<Domain>>, domain: &Arc<Domain>) {
+        let mut parsed = self.parsed.lock();
+        let has_newer = parsed.get(&domain.manifest.domain).is_some_and(|now| {
+            let is_same = before.is_some_and(|before| Arc::ptr_eq(before, now));
+            !is_same && is_older(&domain.manifest, &now.manifest)
+        });
+        if !has_newer {
+            parsed.insert(domain.manifest.domain.clone(), Arc::clone(domain));
+        }
     }
 }
 

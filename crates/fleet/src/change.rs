@@ -167,6 +167,17 @@ impl Edit for DatasetChange<'_> {
         let present = manifest.datasets.get(&self.name.dataset).filter(|present| present.id == *dataset);
         present.is_some_and(|present| present.merged > version)
     }
+
+    /// The incarnation that it was made to, or that it took the place of, is there still where nobody has put another one there since.
+    fn may_be_undone(&self, manifest: &Manifest, version: u64) -> bool {
+        let present = manifest.datasets.get(&self.name.dataset);
+        let is_untouched = match self.change {
+            Change::Append { dataset, .. } => present.is_some_and(|present| present.id == *dataset),
+            Change::Rewrite { over, .. } => present.is_some_and(|present| present.id == over.id && present.merged <= version),
+            Change::Create(_) | Change::Replace(_) | Change::Alter { .. } | Change::Drop => false,
+        };
+        !is_untouched && manifest.version > version
+    }
 }
 
 /// Whether a dataset has the rows and the columns that it had when it was read, on the same drives.

@@ -48,6 +48,12 @@ pub trait Edit: Sync {
     fn may_be_hidden(&self, _manifest: &Manifest, _version: u64) -> bool {
         false
     }
+
+    /// Whether a manifest that does not show the change may come after one that did, which was made in `version`: others may have
+    /// changed the same thing since.
+    fn may_be_undone(&self, manifest: &Manifest, version: u64) -> bool {
+        manifest.version > version
+    }
 }
 
 /// A change that was made.
@@ -94,19 +100,24 @@ pub(crate) async fn commit<E: Edit>(
             Ok(()) => {
                 catalog.note_home(edit.domain(), home.id());
                 match confirm(catalog, drives, edit, &manifest, &home).await {
-                    Ok(()) => return Ok(Committed { made, manifest }),
+                    Ok(()) => {
+                        catalog.changed(manifest.clone());
+                        return Ok(Committed { made, manifest });
+                    }
                     Err(fault) => fault,
                 }
             }
+            // It was home that said so, of this change.
+            Err(fault) if fault.blame == Blame::Access => return Err(fault.at_drive(home.label()).into()),
             Err(fault) => fault.at_drive(home.label()),
         };
-        if fault.blame == Blame::Access {
-            return Err(NotCommitted { fault, certain: true });
-        }
         if fault.blame != Blame::Conflict {
             return match settle(catalog, drives, edit, manifest.version).await {
                 Settled::Made(found) => match confirm(catalog, drives, edit, &found, &home).await {
-                    Ok(()) => Ok(Committed { made, manifest }),
+                    Ok(()) => {
+                        catalog.changed(*found);
+                        Ok(Committed { made, manifest })
+                    }
                     Err(fault) => Err(NotCommitted { fault, certain: false }),
                 },
                 Settled::NotMade => Err(NotCommitted { fault, certain: true }),
@@ -155,7 +166,7 @@ pub async fn claim_at(drive: &ConnectedDrive, runs: Vec<SliceKey>, version: u64)
 }
 
 /// Gives copies of a manifest that its home has taken to the other drives. A fault if one of them knows that this home was declared
-/// lost, and the change is not in what the next home has: then nobody will see it. The old home learns of the new one.
+/// lost, and the change is not in what the next home has: then nobody will see it. Former homes learn of the new one.
 async fn confirm<E: Edit>(
     catalog: &Catalog,
     drives: &Drives,
@@ -164,16 +175,23 @@ async fn confirm<E: Edit>(
     home: &ConnectedDrive,
 ) -> Result<(), Fault> {
     if spread(drives, manifest).await {
+        catalog.former_homes().tell(drives, manifest).await;
         return Ok(());
     }
     catalog.domains(drives).await?;
     let Some(found) = catalog.newest(edit.domain(), drives).await? else { return Ok(()) };
     tracing::warn!(domain = edit.domain(), home = home.label(), "this home was declared lost, and another drive is home now");
-    home.door.keep_manifest(found.manifest.clone()).await.map_err(|fault| fault.at_drive(home.label()))?;
+    if let Err(fault) = asked(drives, home, home.door.keep_manifest(found.manifest.clone())).await {
+        tracing::warn!(domain = edit.domain(), "it does not know of the new home: {}", fault.message);
+    }
     if edit.is_in(&found.manifest) {
         return Ok(());
     }
-    if edit.may_be_hidden(&found.manifest, manifest.version) {
+    // What the old home did after the next one was made of its manifest is nowhere else, so nobody can have undone it there.
+    let is_lacking = found.manifest.lost_home(home.id()).is_some_and(|known| known < manifest.version);
+    if edit.may_be_hidden(&found.manifest, manifest.version)
+        || (!is_lacking && edit.may_be_undone(&found.manifest, manifest.version))
+    {
         // It may be among what another host has merged there, so it must not be made once more.
         return Err(Fault::new(Blame::Device, format!("drive {} was declared lost", home.label())));
     }
@@ -196,8 +214,12 @@ async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E, version: 
     if edit.is_in(&manifest) {
         return Settled::Made(Box::new(manifest));
     }
-    if edit.may_be_hidden(&manifest, version) {
-        return Settled::Unknown;
+    if edit.may_be_hidden(&manifest, version) || edit.may_be_undone(&manifest, version) {
+        return match shown_in(version, edit, drives, &home).await {
+            Some(true) => Settled::Made(Box::new(manifest)),
+            Some(false) => Settled::NotMade,
+            None => Settled::Unknown,
+        };
     }
     let expected = manifest.version;
     manifest.succeed(now_ms());
@@ -205,6 +227,13 @@ async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E, version: 
         Ok(()) => Settled::NotMade,
         Err(_) => Settled::Unknown,
     }
+}
+
+/// Whether the change is in the version that it was to be, where home still has that one. No version is made twice, so if it is not
+/// there it never will be.
+async fn shown_in<E: Edit>(version: u64, edit: &E, drives: &Drives, home: &ConnectedDrive) -> Option<bool> {
+    let past = asked(drives, home, home.door.past_manifest(edit.domain().to_owned(), version)).await;
+    past.ok().flatten().map(|past| edit.is_in(&past))
 }
 
 fn unsettled(fault: Fault, subject: &str) -> Fault {

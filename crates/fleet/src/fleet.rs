@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
 use crate::commit::{Committed, Edit, NotCommitted, commit, drop_dataset};
 use crate::discard::{Writers, collect_orphans};
-use crate::drives::{AbsentDrive, ConnectedDrive, Connections, Drives};
+use crate::drives::{AbsentDrive, ConnectedDrive, Connections, Drives, HEDGE_WAIT};
 use crate::history::AsOf;
 use crate::snapshot::Snapshot;
 
@@ -67,6 +67,8 @@ impl Fleet {
     #[boxed]
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Fault> {
         let drives = self.inner.connections.glanced().await;
+        // A drive that hangs does not hold up statements for the sake of an earlier one.
+        let _ = tokio::time::timeout(HEDGE_WAIT, self.inner.catalog.look_for_wanted(&drives)).await;
         self.read(&drives).await
     }
 
@@ -77,11 +79,13 @@ impl Fleet {
         Ok(catalog.snapshot(seen, drives))
     }
 
-    /// The same, after every drive has answered or has had its time; none: no drive is reached that was not among `before`.
+    /// The same, after every drive has answered or has had its time, and was asked again for a domain that was named in vain. None:
+    /// none was, and no drive is reached that was not among `before`.
     #[boxed]
     pub async fn settled_snapshot(&self, before: &[DriveId]) -> Result<Option<Arc<Snapshot>>, Fault> {
         let drives = self.refreshed().await;
-        if drives.ids().iter().all(|drive| before.contains(drive)) {
+        let has_looked = self.inner.catalog.look_for_wanted(&drives).await;
+        if !has_looked && drives.ids().iter().all(|drive| before.contains(drive)) {
             return Ok(None);
         }
         self.read(&drives).await.map(Some)

@@ -37,6 +37,22 @@ pub(crate) enum HomeState {
     Away(Fault),
 }
 
+impl LocatedManifest {
+    /// Whether it is older than one that this host has read or made: a copy that was not brought up to date, or the word of a home that
+    /// does not know of its successor. What the same home tells of itself counts, as it may have been put back from a backup.
+    pub(crate) fn is_behind(&self, known: &Manifest) -> bool {
+        let is_own_word = matches!(self.home, HomeState::Here) && self.manifest.home() == known.home();
+        !is_own_word && is_older(&self.manifest, known)
+    }
+}
+
+/// Whether a manifest comes before another one. Versions grow along one line, which leaps where a lost home gets a successor
+/// ([`Manifest::lost_homes`]), so that the successor's are higher than any of the lost home. Only a domain that was made anew begins
+/// with low ones again, and these are later.
+pub(crate) fn is_older(manifest: &Manifest, than: &Manifest) -> bool {
+    manifest.version < than.version && manifest.time_ms <= than.time_ms
+}
+
 /// A call to a drive with a limit, and with the drive named in its fault. A drive that does not answer is marked as suspect.
 pub(crate) async fn asked<T>(
     drives: &Drives,
@@ -194,5 +210,25 @@ async fn copy(name: &str, drive: &ConnectedDrive, drives: &Drives) -> Option<Man
             tracing::debug!(domain = name, "no copy of the manifest: {}", fault.message);
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_and_former_homes_do_not_lead_back() {
+        let of = |home, version, time_ms| Manifest { version, time_ms, ..Manifest::empty("main", vec![DriveId(home)]) };
+        let away = || HomeState::Away(Fault::new(Blame::Device, "down"));
+        let is_behind = |manifest, home, known: &Manifest| LocatedManifest { manifest, home }.is_behind(known);
+        let known = of(1, 7, 70);
+        assert!(is_behind(of(1, 6, 60), away(), &known), "a copy that was not brought up to date");
+        assert!(!is_behind(of(1, 7, 70), away(), &known) && !is_behind(of(2, 8, 80), away(), &known));
+        assert!(!is_behind(of(1, 6, 60), HomeState::Here, &known), "home itself says so");
+        assert!(!is_behind(of(1, 2, 90), away(), &known), "a domain that was made anew");
+        let next = of(2, 7 + (1 << 20), 80);
+        assert!(is_behind(of(1, 9, 75), HomeState::Here, &next), "a former home");
+        assert!(!is_behind(next, HomeState::Here, &known));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use pithead_door::Refusal;
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View, near_names};
@@ -9,6 +10,7 @@ use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View,
 use crate::attached::{Overlay, read_only};
 use crate::drives::Drives;
 use crate::fault::unknown_dataset;
+use crate::looking::Looking;
 
 /// A domain at one version of its manifest.
 #[derive(Debug)]
@@ -96,6 +98,9 @@ pub struct Snapshot {
     pub(crate) hiding: BTreeSet<DriveId>,
     /// Loaded datasets that are attached, too, which their manifests do not say and cannot be made to say.
     pub(crate) unwritten: BTreeMap<DatasetName, Fault>,
+    /// When all drives were asked which domains they keep, and what may have them asked again.
+    pub(crate) looked: Instant,
+    pub(crate) looking: Arc<Looking>,
 }
 
 impl Snapshot {
@@ -113,7 +118,8 @@ impl Snapshot {
             None => {
                 let near = near_names(domain, self.domains.keys().map(String::as_str));
                 let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
-                Err(Fault::invalid(format!("there is no domain {domain}{rest}")).hint("`pithead ls` shows the domains"))
+                let fault = Fault::invalid(format!("there is no domain {domain}{rest}"));
+                Err(self.of_reading(domain, fault.hint("`pithead ls` shows the domains")))
             }
         }
     }
@@ -137,7 +143,7 @@ impl Snapshot {
 
     /// The dataset for a query that reads it. A fault if it is not there, or if of a partition no copy is reached.
     pub fn readable(&self, name: &DatasetName) -> Result<Arc<VersionedDataset>, Fault> {
-        let (_, dataset) = self.find(name)?;
+        let (_, dataset) = self.find(name).map_err(|fault| self.of_reading(&name.domain, fault))?;
         self.check_whole(name)?;
         for (number, partition) in dataset.partitions.iter().enumerate() {
             let is_reached = partition.copies.iter().any(|id| self.drives.find(*id).is_some());
@@ -243,6 +249,17 @@ impl Snapshot {
                 fault = Fault { blame: Blame::Device, ..self.drives.with_absent(fault) };
             }
         }
+        if !self.domains.contains_key(&name.domain) {
+            // It is looked for before the next statement.
+            self.looking.want(self.looked);
+        }
         fault
+    }
+
+    /// The fault of a statement that reads. Another host may have made the domain since the drives were asked which ones they keep: then
+    /// it is for them to say, and they are asked again (see [`crate::Fleet::settled_snapshot`]).
+    fn of_reading(&self, domain: &str, fault: Fault) -> Fault {
+        let is_known = self.domains.contains_key(domain);
+        if !is_known && self.looking.want(self.looked) { Fault { blame: Blame::Device, ..fault } } else { fault }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::figures::{PlanLine, StatementFigures, handed};
 use crate::query::{Prepared, Query};
-use crate::{Client, energy, explain};
+use crate::{Client, Commitment, energy, explain};
 
 /// Ended statements that are kept.
 const ENDED_MAX: usize = 100;
@@ -79,6 +79,7 @@ pub struct Followed {
     started: Instant,
     owner: Option<Arc<Identity>>,
     rows_given: AtomicU64,
+    commitment: Arc<Commitment>,
     cancel: watch::Sender<bool>,
     run: Mutex<Run>,
 }
@@ -147,7 +148,13 @@ impl Activity {
     }
 
     /// A statement begins; none: nobody follows such statements.
-    pub(crate) fn begin(&self, kind: &'static str, sql: &str, client: Option<&Client>) -> Option<Arc<Followed>> {
+    pub(crate) fn begin(
+        &self,
+        kind: &'static str,
+        sql: &str,
+        client: Option<&Client>,
+        commitment: &Arc<Commitment>,
+    ) -> Option<Arc<Followed>> {
         // Drivers send SET in numbers, and it costs nothing.
         if kind == "set" || !self.is_followed.load(Ordering::Relaxed) {
             return None;
@@ -164,6 +171,7 @@ impl Activity {
             started: Instant::now(),
             owner: client.map(|client| Arc::clone(&client.caller)),
             rows_given: AtomicU64::new(0),
+            commitment: Arc::clone(commitment),
             cancel: watch::Sender::new(false),
             run: Mutex::default(),
         });
@@ -262,8 +270,12 @@ impl Followed {
         lines
     }
 
-    /// Ends it. What it has at drives is closed at once, unless an operator has the thread: then as soon as that comes to a pause.
+    /// Ends it. What it has at drives is closed at once, unless an operator has the thread: then as soon as that comes to a pause. One
+    /// that has sent what it changes goes on.
     pub fn cancel(&self) {
+        if !self.commitment.cancel(cancelled_by_another()) {
+            return;
+        }
         self.cancel.send_replace(true);
         let rows = self.run.lock().rows.clone();
         // A client that takes no rows would keep them. Whoever has the lock looks for the cancellation next.
@@ -357,10 +369,16 @@ fn shortened(text: &str, bytes_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     fn client(caller: Identity) -> Client {
         Client { user: caller.name.clone(), caller: Arc::new(caller), process: 0, shown: Arc::new(|_: &str| None) }
+    }
+
+    fn begin(activity: &Activity, kind: &'static str, sql: &str, client: Option<&Client>) -> Option<Arc<Followed>> {
+        activity.begin(kind, sql, client, &Arc::default())
     }
 
     fn ok(followed: &Followed) -> Ending {
@@ -370,9 +388,9 @@ mod tests {
     #[test]
     fn nothing_is_kept_until_somebody_follows() {
         let activity = Activity::default();
-        assert!(activity.begin("query", "SELECT 1", None).is_none());
+        assert!(begin(&activity, "query", "SELECT 1", None).is_none());
         activity.follow();
-        let followed = activity.begin("query", "SELECT 1", None).unwrap();
+        let followed = begin(&activity, "query", "SELECT 1", None).unwrap();
         followed.given(3);
         assert_eq!((activity.running().len(), activity.ended().len(), activity.totals().rows), (1, 0, 3));
         activity.end(&followed, ok(&followed));
@@ -395,7 +413,7 @@ mod tests {
         let activity = Activity::default();
         activity.follow();
         for _ in 0..ENDED_MAX + 5 {
-            let followed = activity.begin("query", &"é".repeat(TEXT_BYTES_MAX), None).unwrap();
+            let followed = begin(&activity, "query", &"é".repeat(TEXT_BYTES_MAX), None).unwrap();
             assert!(followed.sql.len() <= TEXT_BYTES_MAX + "…".len());
             activity.end(&followed, ok(&followed));
         }
@@ -408,8 +426,8 @@ mod tests {
         let (ann, boss) = (Identity::unlimited("ann"), Identity::unlimited("boss"));
         let activity = Activity::default();
         activity.follow();
-        let own = activity.begin("query", "SELECT 1", Some(&client(ann.clone()))).unwrap();
-        let of_host = activity.begin("query", "SELECT 1", None).unwrap();
+        let own = begin(&activity, "query", "SELECT 1", Some(&client(ann.clone()))).unwrap();
+        let of_host = begin(&activity, "query", "SELECT 1", None).unwrap();
         assert!(own.is_shown_to(&ann) && own.is_shown_to(&boss) && of_host.is_shown_to(&boss));
         assert!(own.is_shown_to(&Identity::anyone()));
     }
@@ -418,7 +436,7 @@ mod tests {
     async fn who_cancels_ends_it_and_frees_its_rows() {
         let activity = Activity::default();
         activity.follow();
-        let followed = activity.begin("query", "SELECT 1", None).unwrap();
+        let followed = begin(&activity, "query", "SELECT 1", None).unwrap();
         let rows: SharedRows = Arc::new(Mutex::new(futures::stream::pending().boxed()));
         followed.gives(&rows);
         let answer = unless_cancelled(Some(Arc::clone(&followed)), std::future::pending::<Result<(), Fault>>());
@@ -426,5 +444,22 @@ mod tests {
         assert_eq!(answer.await.unwrap_err().blame, Blame::Cancelled);
         let mut rows = std::mem::replace(&mut *rows.lock(), futures::stream::pending().boxed());
         assert!(rows.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn who_cancels_what_has_sent_its_change_comes_too_late() {
+        let (activity, commitment) = (Activity::default(), Arc::<Commitment>::default());
+        activity.follow();
+        let followed = activity.begin("write", "INSERT INTO t VALUES (1)", None, &commitment).unwrap();
+        let rows: SharedRows = Arc::new(Mutex::new(futures::stream::pending().boxed()));
+        followed.gives(&rows);
+        let answer = unless_cancelled(Some(Arc::clone(&followed)), async {
+            commitment.send()?;
+            followed.cancel();
+            tokio::task::yield_now().await;
+            Ok(1)
+        });
+        assert_eq!(answer.await, Ok(1));
+        assert!(!followed.is_cancelled() && rows.lock().next().now_or_never().is_none(), "its rows are there still");
     }
 }

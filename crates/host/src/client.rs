@@ -1,8 +1,10 @@
 //! [`Client`]: whom a session is for, where it is not for the host's own process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
@@ -13,15 +15,16 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
 use pithead_functions::check_clock;
-use pithead_model::{Fault, boxed};
-use pithead_pg_catalog::{Facts, Listed, Shown};
+use pithead_model::{DatasetName, Fault, boxed};
+use pithead_pg_catalog::{ColumnStatistics, Facts, Listed, Privilege, SearchPath, Shown, Source};
 
+use crate::dialect::{PostgresNames, name_as_postgres, view_names};
 use crate::session::{Session, logical_plan};
-use crate::statement::{self, Parsed};
+use crate::statement::{self, Named, Parsed};
 use crate::tokens::tokens;
-use crate::views::only_views;
+use crate::views::{ViewDefinition, only_views};
 use crate::writing;
-use crate::{Host, Parameters, parameters};
+use crate::{Host, Parameters, Settings, parameters};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
 const PLACEHOLDERS_MAX: usize = 65_535;
@@ -36,7 +39,7 @@ pub struct Client {
     pub user: String,
     /// The number of its connection.
     pub process: i64,
-    /// The values of its settings.
+    /// Its connection, which tells the values of its settings.
     pub shown: Shown,
 }
 
@@ -52,38 +55,67 @@ impl Host {
 impl Client {
     /// Puts PostgreSQL's functions over a snapshot into a state. The facts that they and the catalogue's tables are made of.
     pub(crate) fn extend(&self, state: &mut SessionState, snapshot: &Arc<Snapshot>) -> Arc<Facts> {
-        let (snapshot, caller) = (Arc::clone(snapshot), Arc::clone(&self.caller));
-        let facts = Facts::new(self.user.clone(), self.process, Arc::clone(&self.shown), move || listed(&snapshot, &caller));
+        let seen = Seen { snapshot: Arc::clone(snapshot), caller: Arc::clone(&self.caller) };
+        let facts = Facts::new(self.user.clone(), self.process, Arc::clone(&self.shown), seen);
         for function in pithead_pg_catalog::functions(&facts) {
             // Functions of these names that the engine has make place.
             let _ = state.register_udf(Arc::new(function));
+        }
+        if self.shown.names_results() {
+            state.config_mut().set_extension(Arc::new(PostgresNames));
         }
         facts
     }
 }
 
-/// The domains and datasets that somebody may read.
-fn listed(snapshot: &Snapshot, caller: &Identity) -> (Vec<String>, Vec<Listed>) {
-    let may_read = |domain: &str| caller.may(Right::Read, domain);
-    let domains = snapshot.domains().map(|(name, _)| name).filter(|name| may_read(name)).map(str::to_owned).collect();
-    let found = snapshot.datasets().filter(|found| may_read(&found.name().domain));
-    let list = found.map(|found| Listed {
-        domain: found.name().domain.clone(),
-        name: found.name().dataset.clone(),
-        schema: Arc::clone(&found.dataset().schema),
-        rows: found.dataset().rows(),
-        bytes: found.dataset().bytes(),
-        view: None,
-    });
-    let views = snapshot.views().filter(|(name, _)| may_read(&name.domain)).map(|(name, view)| Listed {
-        domain: name.domain,
-        name: name.dataset,
-        schema: Arc::clone(&view.schema),
-        rows: 0,
-        bytes: 0,
-        view: Some(view.sql.clone()),
-    });
-    (domains, list.chain(views).collect())
+/// What somebody sees of a snapshot.
+struct Seen {
+    snapshot: Arc<Snapshot>,
+    caller: Arc<Identity>,
+}
+
+impl Source for Seen {
+    fn list(&self) -> (Vec<String>, Vec<Listed>) {
+        let (snapshot, may_read) = (&self.snapshot, |domain: &str| self.caller.may(Right::Read, domain));
+        let domains = snapshot.domains().map(|(name, _)| name).filter(|name| may_read(name)).map(str::to_owned).collect();
+        let found = snapshot.datasets().filter(|found| may_read(&found.name().domain));
+        let list = found.map(|found| Listed {
+            domain: found.name().domain.clone(),
+            name: found.name().dataset.clone(),
+            schema: Arc::clone(&found.dataset().schema),
+            rows: found.dataset().rows(),
+            bytes: found.dataset().bytes(),
+            view: None,
+        });
+        let views = snapshot.views().filter(|(name, _)| may_read(&name.domain)).map(|(name, view)| Listed {
+            domain: name.domain,
+            name: name.dataset,
+            schema: Arc::clone(&view.schema),
+            rows: 0,
+            bytes: 0,
+            view: Some(view.sql.clone()),
+        });
+        (domains, list.chain(views).collect())
+    }
+
+    fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool {
+        let right = match privilege {
+            Privilege::Read => Right::Read,
+            Privilege::Write => Right::Write,
+        };
+        domain.map_or_else(|| self.caller.may_all(right), |domain| self.caller.may(right, domain))
+    }
+
+    fn statistics(&self, domain: &str, name: &str) -> Vec<ColumnStatistics> {
+        let name = DatasetName { domain: domain.to_owned(), dataset: name.to_owned() };
+        let Some((_, dataset)) = self.snapshot.dataset(&name) else { return Vec::new() };
+        let rows = dataset.rows() as f64;
+        let known = dataset.columns().into_iter().map(|column| ColumnStatistics {
+            nulls: (!column.nulls_unknown && rows > 0.0).then(|| column.nulls as f64 / rows),
+            distinct: column.distinct,
+        });
+        known.collect()
+    }
 }
 
 impl Session {
@@ -110,6 +142,43 @@ impl Session {
         self.state.lock().config_options().catalog.default_schema.clone()
     }
 
+    /// Of these domains those that there are and that the client may read, in their order, and which names the first one does not have
+    /// and a later one does.
+    #[boxed]
+    pub async fn search_path(&self, wanted: &[String]) -> Result<SearchPath, Fault> {
+        let snapshot = self.host.fleet().snapshot().await?;
+        let known =
+            |wanted: &&String| snapshot.domains().any(|(name, _)| name == *wanted) && self.check(Right::Read, wanted).is_ok();
+        let mut domains: Vec<String> = Vec::new();
+        for domain in wanted.iter().filter(known) {
+            if !domains.contains(domain) {
+                domains.push(domain.clone());
+            }
+        }
+        let names = snapshot.datasets().map(|found| found.name().clone()).chain(snapshot.views().map(|(name, _)| name));
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for name in names {
+            if let Some(place) = domains.iter().position(|domain| *domain == name.domain) {
+                places.entry(name.dataset).and_modify(|first| *first = place.min(*first)).or_insert(place);
+            }
+        }
+        let elsewhere = places.into_iter().filter(|(_, place)| *place > 0);
+        let elsewhere = elsewhere.map(|(name, place)| (name, domains[place].clone())).collect();
+        Ok(SearchPath { domains, elsewhere })
+    }
+
+    /// How long a statement may take.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        Settings::of(&self.state.lock()).statement_timeout()
+    }
+
+    /// The domain of a bare name: the first of the client's search path that has it, or the session's.
+    pub fn domain_of(&self, name: &str) -> String {
+        let client = self.client.lock().clone();
+        let elsewhere = client.and_then(|client| client.shown.path().elsewhere.get(name).cloned());
+        elsewhere.unwrap_or_else(|| self.domain())
+    }
+
     /// A statement as it is read for the session's client.
     pub(crate) fn parsed(&self, sql: &str, parameters: &Parameters) -> Result<Parsed, Fault> {
         let mut parsed = statement::parse(sql, parameters)?;
@@ -125,23 +194,60 @@ impl Session {
         if let Parsed::Write { returning: Some(query), .. } = &mut parsed {
             self.in_its_words(query);
         }
+        match &mut parsed {
+            Parsed::Drop { names, .. } => names.iter_mut().for_each(|name| self.along_its_path(name)),
+            Parsed::DropView(dropped) => self.along_its_path(&mut dropped.name),
+            Parsed::Alter(altering) => self.along_its_path(&mut altering.name),
+            Parsed::CreateView(view) => self.name_columns(view)?,
+            _ => {}
+        }
         Ok(parsed)
     }
 
     fn in_its_words(&self, statement: &mut Syntax) {
-        match self.client.lock().is_some() {
-            true => pithead_pg_catalog::rewrite(statement),
-            false => only_views(statement),
+        let Some(client) = self.client.lock().clone() else { return only_views(statement) };
+        let connection = client.shown.as_ref();
+        match connection.names_results() {
+            true => name_as_postgres(statement, |statement| pithead_pg_catalog::rewrite(statement, connection)),
+            false => pithead_pg_catalog::rewrite(statement, connection),
         }
+    }
+
+    /// Gives a bare name the domain of the client's search path that has it.
+    fn along_its_path(&self, name: &mut Named) {
+        // Bare is what lies in whichever domain is said.
+        let (Ok(one), Ok(other)) = (name.resolve("a"), name.resolve("b")) else { return };
+        if one.domain != other.domain {
+            *name = Named::new(vec![self.domain_of(&one.dataset), one.dataset]);
+        }
+    }
+
+    /// Names the columns of a view as PostgreSQL does, where the client's results are named so.
+    fn name_columns(&self, view: &mut ViewDefinition) -> Result<(), Fault> {
+        let names = self.client.lock().as_ref().is_some_and(|client| client.shown.names_results());
+        if names
+            && view.columns.is_empty()
+            && let Parsed::Query(query) = statement::parse(&view.sql, &Parameters::default())?
+        {
+            view.columns = view_names(&query).unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// The types of a statement's placeholders `$1`, `$2` and so on, where the statement says them.
     #[boxed]
     pub async fn placeholders(&self, sql: &str) -> Result<Vec<Option<DataType>>, Fault> {
+        let fields = self.placeholder_fields(sql).await?;
+        Ok(fields.into_iter().map(|field| field.map(|field| field.data_type().clone())).collect())
+    }
+
+    /// The same as fields, which also tell what their values mean: bytes that are an identifier, for example.
+    #[boxed]
+    pub async fn placeholder_fields(&self, sql: &str) -> Result<Vec<Option<FieldRef>>, Fault> {
         Box::pin(self.placeholders_of(sql)).await
     }
 
-    async fn placeholders_of(&self, sql: &str) -> Result<Vec<Option<DataType>>, Fault> {
+    async fn placeholders_of(&self, sql: &str) -> Result<Vec<Option<FieldRef>>, Fault> {
         check_clock()?;
         let mut types = vec![None; count(sql)?];
         if types.is_empty() {
@@ -180,31 +286,32 @@ impl Session {
     }
 }
 
-fn fill(types: &mut [Option<DataType>], plan: &LogicalPlan) {
+fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
     let slot = |name: &str| name.get(1..)?.parse::<usize>().ok()?.checked_sub(1);
     for (name, field) in plan.get_parameter_fields().unwrap_or_default() {
         if let Some(slot) = slot(&name).and_then(|place| types.get_mut(place)) {
-            *slot = field.map(|field| field.data_type().clone()).filter(|data_type| !data_type.is_null());
+            *slot = field.filter(|field| !field.data_type().is_null());
         }
     }
     // A placeholder that is cast has the type that it is cast to, and one of LIMIT and OFFSET is a whole number.
-    let mut tell = |placeholder: &Expr, data_type: &DataType| {
+    let mut tell = |placeholder: &Expr, field: &FieldRef| {
         if let Expr::Placeholder(Placeholder { id, .. }) = placeholder
             && let Some(unknown @ None) = slot(id).and_then(|place| types.get_mut(place))
         {
-            *unknown = Some(data_type.clone());
+            *unknown = Some(Arc::clone(field));
         }
     };
+    let whole: FieldRef = Arc::new(Field::new("rows", DataType::Int64, true));
     let _ = plan.apply_with_subqueries(|node| {
         let is_limit = matches!(node, LogicalPlan::Limit(_));
         node.apply_expressions(|expr| {
             if is_limit {
-                tell(expr, &DataType::Int64);
+                tell(expr, &whole);
             }
             expr.apply(|part| {
                 match part {
-                    Expr::Cast(cast) => tell(&cast.expr, cast.field.data_type()),
-                    Expr::TryCast(cast) => tell(&cast.expr, cast.field.data_type()),
+                    Expr::Cast(cast) => tell(&cast.expr, &cast.field),
+                    Expr::TryCast(cast) => tell(&cast.expr, &cast.field),
                     _ => {}
                 }
                 Ok(TreeNodeRecursion::Continue)

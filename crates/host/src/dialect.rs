@@ -12,6 +12,7 @@ mod members;
 mod misfits;
 mod order_names;
 mod ordinals;
+mod postgres_names;
 mod powers;
 mod result_names;
 mod row_sets;
@@ -31,7 +32,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_syntax::walk_mut;
 
-pub(crate) use result_names::{name_results, result_names};
+pub(crate) use result_names::{PostgresNames, name_as_postgres, name_results, result_names, view_names};
 
 /// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {

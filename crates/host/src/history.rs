@@ -13,7 +13,7 @@ use pithead_remote::QueryProfile;
 use crate::as_of::{self, Moment};
 use crate::statement::word;
 use crate::tokens::{is_gap, is_word};
-use crate::{Answer, Parameters, Session};
+use crate::{Answer, Commitment, Parameters, Session};
 
 /// A statement about versions.
 pub(crate) enum History {
@@ -156,7 +156,12 @@ impl History {
         }
     }
 
-    pub(crate) async fn run(&self, session: &Session, parameters: &Parameters) -> Result<Answer, Fault> {
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        parameters: &Parameters,
+        commitment: &Commitment,
+    ) -> Result<Answer, Fault> {
         parameters.refuse("a statement about versions")?;
         let fleet = session.host.fleet();
         match self {
@@ -170,17 +175,17 @@ impl History {
                 let (domain, dataset) = target(name, *is_domain, &session.domain())?;
                 session.check(Right::Write, &domain)?;
                 let to = session.moment(to).await?;
-                fleet.restore(&domain, dataset.as_deref(), to).await?;
+                commitment.change(fleet.restore(&domain, dataset.as_deref(), to)).await?;
                 Ok(Answer::done())
             }
             History::Keep { domain, history_ms } => {
                 session.check(Right::Administer, domain)?;
-                fleet.set_history(domain, *history_ms).await?;
+                commitment.change(fleet.set_history(domain, *history_ms)).await?;
                 Ok(Answer::done())
             }
             History::Forget(domain) => {
                 session.check(Right::Administer, domain)?;
-                fleet.forget_history(domain).await?;
+                commitment.change(fleet.forget_history(domain)).await?;
                 Ok(Answer::done())
             }
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
@@ -11,6 +12,7 @@ use pithead_load::{AlteredColumn, ExchangeSpec, LoadProgress, LoadReport, LoadSp
 use pithead_model::{Dataset, DatasetName, Fault, boxed};
 use pithead_remote::RemoteContext;
 
+use crate::Commitment;
 use crate::activity::Activity;
 use crate::elsewhere::Elsewhere;
 use crate::functions::Functions;
@@ -111,25 +113,89 @@ impl Host {
         loaded
     }
 
+    /// The same files for a statement, while it can be cancelled.
+    pub(crate) async fn load_of(&self, commitment: &Arc<Commitment>, spec: LoadSpec) -> Result<LoadReport, Fault> {
+        let loaded = self.loader_of(commitment).load(spec, Arc::new(|_| ())).await;
+        self.metrics().loaded(&loaded);
+        loaded
+    }
+
+    /// The same batches for who wants to know whether they may be visible after a fault, or to cancel that before they are sent.
+    #[boxed]
+    pub async fn load_batches_until(
+        &self,
+        commitment: &Arc<Commitment>,
+        spec: LoadSpec,
+        schema: SchemaRef,
+        rows: Batches,
+    ) -> Result<LoadReport, Fault> {
+        let loaded = self.loader_of(commitment).load_batches(spec, schema, rows).await;
+        self.metrics().loaded(&loaded);
+        loaded
+    }
+
+    /// The same batches, in the place of this dataset only, as it was read: see [`Loader::load_batches_over`].
+    pub(crate) async fn load_batches_over(
+        &self,
+        commitment: &Arc<Commitment>,
+        over: Arc<Dataset>,
+        spec: LoadSpec,
+        (schema, rows): (SchemaRef, Batches),
+    ) -> Result<LoadReport, Fault> {
+        let loaded = self.loader_of(commitment).load_batches_over(over, spec, schema, rows).await;
+        self.metrics().loaded(&loaded);
+        loaded
+    }
+
+    /// Loads for a statement: what it changes is sent unless the statement is cancelled.
+    fn loader_of(&self, commitment: &Arc<Commitment>) -> Loader {
+        let commitment = Arc::clone(commitment);
+        self.inner.loader.asking(move || {
+            commitment.send()?;
+            let commitment = Arc::clone(&commitment);
+            Ok(Box::new(move || commitment.withdraw()))
+        })
+    }
+
+    /// Begins work that no answer needs: see [`Loader::afterwards`].
+    pub(crate) async fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.inner.loader.afterwards(work).await;
+    }
+
+    /// Waits for what goes on after answers, such as merging small runs, for so long at most. What has not ended by then is cut short,
+    /// which loses nothing: a later append merges, and the drives collect what nothing names. For who is about to end the host.
+    #[boxed]
+    pub async fn settled(&self, limit: Duration) {
+        if tokio::time::timeout(limit, self.inner.loader.settled()).await.is_err() {
+            tracing::info!("what goes on after statements was cut short");
+        }
+    }
+
     /// Gives a dataset other columns: see [`Loader::alter`].
     pub(crate) async fn alter(
         &self,
+        commitment: &Arc<Commitment>,
         name: &DatasetName,
         over: &Dataset,
         shape: &Dataset,
         columns: &[AlteredColumn],
     ) -> Result<bool, Fault> {
-        self.inner.loader.alter(name, over, shape, columns).await
+        self.loader_of(commitment).alter(name, over, shape, columns).await
     }
 
     /// Takes rows from a dataset: see [`Loader::mark`].
-    pub(crate) async fn mark(&self, spec: MarkSpec) -> Result<Option<u64>, Fault> {
-        self.inner.loader.mark(spec).await
+    pub(crate) async fn mark(&self, commitment: &Arc<Commitment>, spec: MarkSpec) -> Result<Option<u64>, Fault> {
+        self.loader_of(commitment).mark(spec).await
     }
 
     /// Puts rows in the place of others: see [`Loader::exchange`].
-    pub(crate) async fn exchange(&self, spec: MarkSpec, new: ExchangeSpec) -> Result<Option<u64>, Fault> {
-        self.inner.loader.exchange(spec, new).await
+    pub(crate) async fn exchange(
+        &self,
+        commitment: &Arc<Commitment>,
+        spec: MarkSpec,
+        new: ExchangeSpec,
+    ) -> Result<Option<u64>, Fault> {
+        self.loader_of(commitment).exchange(spec, new).await
     }
 
     /// The statements that run and that ran lately, once somebody follows them.

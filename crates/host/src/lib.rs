@@ -31,11 +31,13 @@ mod aside;
 #[cfg(test)]
 mod beneath_tests;
 mod client;
+mod commitment;
 mod converted;
 #[cfg(test)]
 mod copies_tests;
 mod copying;
 mod dialect;
+mod dropping;
 mod elsewhere;
 mod energy;
 mod explain;
@@ -78,11 +80,14 @@ mod two_hosts_tests;
 mod views;
 mod watch;
 mod writing;
+#[cfg(test)]
+mod writing_tests;
 mod written_plans;
 mod zoned;
 
 pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use client::Client;
+pub use commitment::Commitment;
 pub use converted::converted;
 pub use elsewhere::{Elsewhere, Placed, is_of_query};
 pub use energy::{Emulated, device_profile, emulate};
@@ -90,6 +95,7 @@ pub use figures::{PlanLine, StatementFigures, SubPlanFigures};
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
+pub use repeated::ORIGIN;
 pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;

@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
 use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_functions::{Registry, fault_from_datafusion};
 use pithead_model::{DatasetName, Fault, View};
+use pithead_pg_catalog::is_of_snapshot;
 
 use crate::repeated::Names;
 use crate::table::DatasetTable;
@@ -21,7 +22,8 @@ pub(crate) struct QueryPlan {
     /// The same, optimised, where that was done and does not hang on when it runs.
     pub(crate) optimised: Option<Arc<LogicalPlan>>,
     pub(crate) names: Names,
-    /// The datasets that it reads; none: it reads something else beside them, such as the list of tables.
+    /// The datasets that it reads; none: it reads something else beside them, such as the list of tables, or a function of PostgreSQL's
+    /// catalogue does.
     datasets: Option<Vec<Arc<VersionedDataset>>>,
     /// The session and its settings, by [`Session::change`].
     change: u64,
@@ -41,16 +43,12 @@ impl QueryPlan {
     ) -> Result<Self, Fault> {
         refuse_broken(&plan)?;
         let mut datasets = Some(Vec::new());
-        plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node {
-                match (found_by(scan), &mut datasets) {
-                    (Some(found), Some(datasets)) => datasets.push(found),
-                    _ => datasets = None,
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-        .map_err(fault_from_datafusion)?;
+        each_scan(&plan, |scan| match (found_by(scan), &mut datasets) {
+            (Some(found), Some(datasets)) => datasets.push(found),
+            _ => datasets = None,
+        })?;
+        let reads_catalogue = calls(&plan, |part| matches!(part, Expr::ScalarFunction(call) if is_of_snapshot(&call.func)))?;
+        let datasets = datasets.filter(|_| !reads_catalogue);
         Ok(Self { plan, optimised: None, names, datasets, change, functions, views })
     }
 
@@ -76,15 +74,38 @@ impl QueryPlan {
 
 /// Whether a plan has functions whose value is one for a statement, and another one for the next, such as `now()`.
 fn hangs_on_time(plan: &LogicalPlan) -> Result<bool, Fault> {
+    calls(plan, is_stable_call)
+}
+
+/// Whether an expression of a plan has such a part.
+fn calls(plan: &LogicalPlan, is_such: impl Fn(&Expr) -> bool) -> Result<bool, Fault> {
     let mut found = false;
     let looked = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
-            found = found || expr.exists(|part| Ok(is_stable_call(part)))?;
+            found = found || expr.exists(|part| Ok(is_such(part)))?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     });
     looked.map_err(fault_from_datafusion)?;
     Ok(found)
+}
+
+/// Looks at each scan of a plan.
+fn each_scan(plan: &LogicalPlan, mut look: impl FnMut(&TableScan)) -> Result<(), Fault> {
+    let looked = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            look(scan);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    looked.map(drop).map_err(fault_from_datafusion)
+}
+
+/// The datasets that a plan reads, as often as it scans them.
+pub(crate) fn datasets_of(plan: &LogicalPlan) -> Result<Vec<Arc<VersionedDataset>>, Fault> {
+    let mut datasets = Vec::new();
+    each_scan(plan, |scan| datasets.extend(found_by(scan)))?;
+    Ok(datasets)
 }
 
 fn is_stable_call(expr: &Expr) -> bool {

@@ -1,7 +1,9 @@
 //! Columns of one name in a result, as of `SELECT a, a`: the planner wants each name once, so those that come again are planned under
 //! names of their own, and get theirs back with the rows. So do those that a statement does not name.
 
-use std::collections::BTreeSet;
+mod origins;
+
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -19,9 +21,10 @@ use futures::stream::BoxStream;
 use pithead_model::Fault;
 use pithead_syntax::expressions;
 
-use crate::dialect::result_names;
+use crate::dialect::{PostgresNames, result_names};
 use crate::order_columns;
 use crate::statement_plan::{is_refused, plan_of_said};
+use crate::views::ViewsRead;
 
 type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
@@ -29,32 +32,60 @@ type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 type Column = (Option<TableReference>, String);
 
 /// Names that the columns of a result are to have, where they are others than those of its plan.
-#[derive(Clone)]
-pub(crate) struct Names(Option<Vec<String>>);
+#[derive(Clone, Default)]
+pub(crate) struct Names {
+    names: Option<Vec<String>>,
+    /// Where columns come from that are those of a dataset, for who is told it.
+    origins: Vec<Option<(u32, usize)>>,
+}
+
+/// The metadata of a column that tells where it comes from: the number of its dataset, a point, and its number there.
+pub const ORIGIN: &str = "pithead.origin";
 
 impl Names {
-    /// The same, but where the query gives a result no name: there, it is the text of the expression.
-    fn written_in(self, plan: &LogicalPlan, query: Option<&Query>) -> Names {
+    fn of(names: Vec<String>) -> Names {
+        Names { names: Some(names), origins: Vec::new() }
+    }
+
+    /// The same, but where the query gives a result no name: there, it is the text of the expression, or what PostgreSQL calls it.
+    fn written_in(self, plan: &LogicalPlan, query: Option<&Query>, as_postgres: bool) -> Names {
         let fields = plan.schema().fields();
-        let Some(written) = query.and_then(|query| result_names(query, fields.len())) else { return self };
+        let Some(written) = query.and_then(|query| result_names(query, fields.len(), as_postgres)) else { return self };
         if written.iter().all(Option::is_none) {
             return self;
         }
-        let known = self.0.unwrap_or_else(|| fields.iter().map(|field| field.name().clone()).collect());
-        Names(Some(written.into_iter().zip(known).map(|(written, known)| written.unwrap_or(known)).collect()))
+        let known = self.names.unwrap_or_else(|| fields.iter().map(|field| field.name().clone()).collect());
+        Names::of(written.into_iter().zip(known).map(|(written, known)| written.unwrap_or(known)).collect())
+    }
+
+    /// The same, with where the columns of a plan come from. A view's are its own, which the plan does not tell.
+    fn from(self, plan: &LogicalPlan, reads_views: bool) -> Names {
+        let origins = if reads_views { Vec::new() } else { origins::origins(plan) };
+        match origins.iter().any(Option::is_some) {
+            true => Names { origins, ..self },
+            false => self,
+        }
     }
 
     /// The schema under these names.
     pub(crate) fn schema(&self, schema: &SchemaRef) -> SchemaRef {
-        let Some(names) = &self.0 else { return Arc::clone(schema) };
-        let fields = schema.fields().iter().zip(names);
-        let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name.as_str())).collect();
-        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+        if self.names.is_none() && self.origins.is_empty() {
+            return Arc::clone(schema);
+        }
+        let fields = schema.fields().iter().enumerate().map(|(place, field)| {
+            let name = self.names.as_ref().and_then(|names| names.get(place)).unwrap_or_else(|| field.name());
+            let field = field.as_ref().clone().with_name(name.as_str());
+            let Some(Some((table, column))) = self.origins.get(place) else { return field };
+            let origin = HashMap::from([(ORIGIN.to_owned(), format!("{table}.{column}"))]);
+            let metadata = field.metadata().clone().into_iter().chain(origin).collect();
+            field.with_metadata(metadata)
+        });
+        Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
     }
 
     /// The rows under the names of `schema`.
     pub(crate) fn rows(&self, rows: Rows, schema: &SchemaRef) -> Rows {
-        if self.0.is_none() {
+        if self.names.is_none() && self.origins.is_empty() {
             return rows;
         }
         let schema = Arc::clone(schema);
@@ -72,7 +103,9 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(
     let written = query_of(&statement).cloned();
     let statement = order_columns::of_tables(statement, whole).await?;
     let (plan, names) = plan_of_all(state, statement).await?;
-    let names = names.written_in(&plan, written.as_ref());
+    let as_postgres = state.config().get_extension::<PostgresNames>().is_some();
+    let names = names.written_in(&plan, written.as_ref(), as_postgres);
+    let names = if as_postgres { names.from(&plan, !ViewsRead::of(state).is_empty()) } else { names };
     Ok((plan, names))
 }
 
@@ -89,10 +122,10 @@ fn query_of(statement: &Statement) -> Option<&Query> {
 async fn plan_of_all(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
     let refused = match plan_of_said(state, statement.clone()).await {
         Err(error) if is_refused(&error) => error,
-        plan => return Ok((plan?, Names(None))),
+        plan => return Ok((plan?, Names::default())),
     };
     let Some((statement, names)) = told_apart(state, &statement).await else { return Err(refused) };
-    Ok((plan_of_said(state, statement).await?, Names(Some(names))))
+    Ok((plan_of_said(state, statement).await?, Names::of(names)))
 }
 
 /// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes

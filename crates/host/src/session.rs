@@ -23,6 +23,7 @@ use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
+use crate::dropping;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::query_plan::QueryPlan;
@@ -37,7 +38,8 @@ use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again, ch
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
 use crate::{
-    Client, Frames, Host, Parameters, PlanLine, Settings, explain, functions, pushdown, settings, summarize, written_plans,
+    Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, pushdown, settings, summarize,
+    written_plans,
 };
 
 /// A client's connection to a host: its settings, and the statements it runs.
@@ -126,17 +128,28 @@ impl Session {
     /// Runs one statement as [`Session::run`] does, with values for its placeholders. Only queries and EXPLAIN have any.
     #[boxed]
     pub async fn run_with(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
-        self.run_boxed(sql, parameters).await
+        self.run_until(sql, parameters, &Arc::default()).await
+    }
+
+    /// The same, for who may want to cancel it: that can be done by dropping this until [`Commitment::cancel`] says that it is too late.
+    #[boxed]
+    pub async fn run_until(&self, sql: &str, parameters: &Parameters, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
+        self.run_boxed(sql, parameters, commitment).await
     }
 
     /// Boxed here, or every crate that awaits it would compile all of planning again.
-    fn run_boxed<'a>(&'a self, sql: &'a str, parameters: &'a Parameters) -> BoxFuture<'a, Result<Answer, Fault>> {
-        Box::pin(self.run_watched(sql, parameters))
+    fn run_boxed<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: &'a Parameters,
+        commitment: &'a Arc<Commitment>,
+    ) -> BoxFuture<'a, Result<Answer, Fault>> {
+        Box::pin(self.run_watched(sql, parameters, commitment))
     }
 
-    async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
+    async fn run_watched(&self, sql: &str, parameters: &Parameters, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
         let parsed = self.parsed(sql, parameters);
-        let mut watch = Watch::start(self, parsed.as_ref().map_or("unknown", Parsed::kind), sql);
+        let mut watch = Watch::start(self, parsed.as_ref().map_or("unknown", Parsed::kind), sql, commitment);
         let result = match &parsed {
             Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
             Err(fault) => Err(fault.clone()),
@@ -173,64 +186,62 @@ impl Session {
         Box::pin(Statement::new(self, sql, parameters))
     }
 
-    /// Runs a statement within the time that it may take, unless it is cancelled.
+    /// Runs a statement within the time that it may take, unless it is cancelled. Neither ends it once it has sent what it changes.
     async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
         check_clock()?;
         let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
         let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
+        let commitment = watch.commitment();
         let run = unless_cancelled(watch.followed(), self.run_parsed(work, watch));
         match Deadline::after(limit) {
-            Some(deadline) => deadline.run(run).await,
+            Some(deadline) => deadline.run(&commitment, run).await,
             None => run.await,
         }
     }
 
     async fn run_parsed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
         let Work { sql, parsed, parameters, planned } = work;
+        let commitment = &watch.commitment();
         match parsed {
             Parsed::Set { name, value } => {
                 parameters.refuse("SET")?;
-                if self.client.lock().is_some() {
-                    settings::check_of_client(name)?;
-                }
-                let mut state = self.state.lock();
-                self.changed();
-                settings::set(&mut state, name, value)?;
-                Ok(Answer::done())
+                self.set(name, value).map(|()| Answer::done())
             }
             Parsed::Drop { names, if_exists } => {
                 parameters.refuse("DROP TABLE")?;
-                self.drop_tables(names, *if_exists).await?;
+                dropping::drop_tables(self, names, *if_exists, commitment).await?;
                 Ok(Answer::done())
             }
             Parsed::CreateFunction(definition) => {
                 parameters.refuse("CREATE FUNCTION")?;
                 let state = self.state.lock().clone();
                 self.check(Right::Administer, &definition.name.resolve(&self.domain())?.domain)?;
-                functions::create(&self.host, &state, definition, self.may_use_files).await?;
+                functions::create(&self.host, &state, definition, self.may_use_files, commitment).await?;
                 Ok(Answer::done())
             }
             Parsed::DropFunction(dropped) => {
                 parameters.refuse("DROP FUNCTION")?;
                 let state = self.state.lock().clone();
                 self.check(Right::Administer, &dropped.name.resolve(&self.domain())?.domain)?;
-                functions::drop_function(&self.host, &state, dropped).await?;
+                functions::drop_function(&self.host, &state, dropped, commitment).await?;
                 Ok(Answer::done())
             }
-            Parsed::History(history) => history.run(self, parameters).await,
-            Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
-            Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
+            Parsed::History(history) => history.run(self, parameters, commitment).await,
+            Parsed::CreateView(definition) => {
+                views::create(self, definition, parameters, commitment).await.map(|()| Answer::done())
+            }
+            Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters, commitment).await.map(|()| Answer::done()),
             Parsed::Write { statement, layout, matches_often, returning } => {
-                self.write(statement, (layout, *matches_often), returning.as_deref(), parameters).await
+                self.write(statement, (layout, *matches_often), returning.as_deref(), parameters, commitment).await
             }
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
-                self.alter(altering).await
+                self.alter(altering, commitment).await
             }
             Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
             Parsed::CopyFrom { name, columns, file } => {
                 parameters.refuse("COPY … FROM")?;
-                self.copy_from(name, columns.as_deref(), file).await
+                self.copy_from(name, columns.as_deref(), file, commitment).await
             }
             Parsed::Explain { query, analyze } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
@@ -250,6 +261,15 @@ impl Session {
             }
             Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
         }
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), Fault> {
+        if self.client.lock().is_some() {
+            settings::check_of_client(name)?;
+        }
+        let mut state = self.state.lock();
+        self.changed();
+        settings::set(&mut state, name, value)
     }
 
     /// Splits a script into statements; quotes and comments are respected.
@@ -296,7 +316,13 @@ impl Session {
         Ok(Answer { profile, changed: Some(rows), ..Answer::done() })
     }
 
-    async fn copy_from(&self, name: &Named, columns: Option<&[String]>, file: &CopyFile) -> Result<Answer, Fault> {
+    async fn copy_from(
+        &self,
+        name: &Named,
+        columns: Option<&[String]>,
+        file: &CopyFile,
+        commitment: &Arc<Commitment>,
+    ) -> Result<Answer, Fault> {
         self.check_files()?;
         let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
@@ -316,7 +342,8 @@ impl Session {
             return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
                 .hint("leave the list of columns out; the file's columns are found by their names, or by their order"));
         }
-        let report = self.host.load(copying::load_spec(name, &dataset.schema, path, *format, csv), Arc::new(|_| ())).await?;
+        let spec = copying::load_spec(name, &dataset.schema, path, *format, csv);
+        let report = self.host.load_of(commitment, spec).await?;
         Ok(Answer { changed: Some(report.rows), ..Answer::done() })
     }
 
@@ -327,6 +354,7 @@ impl Session {
         (layout, matches_often): (&Layout, bool),
         returning: Option<&Syntax>,
         parameters: &Parameters,
+        commitment: &Arc<Commitment>,
     ) -> Result<Answer, Fault> {
         let mut attempt = 1;
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
@@ -348,42 +376,25 @@ impl Session {
                 None => None,
             };
             let (layout, returned) = (layout.clone(), returned.as_ref());
-            match (Writing { query: &query, plan, layout, matches_often, parameters, returned }).run().await {
+            let writing = Writing { query: &query, plan, layout, matches_often, parameters, returned, commitment };
+            match writing.run().await {
                 Ok(rows) => {
                     let (profile, changed) = (Arc::clone(&query.profile), Some(rows));
                     let Some(returned) = returned else { return Ok(Answer { profile, changed, ..Answer::done() }) };
                     let (schema, rows) = returned.answer().await?;
                     return Ok(Answer { schema, rows, profile, is_query: true, changed });
                 }
-                Err(fault) if begins_again(&fault, attempt) => attempt += 1,
+                Err(fault) if begins_again(&fault, attempt) => {
+                    commitment.check()?;
+                    attempt += 1;
+                }
                 Err(fault) => return Err(fault),
             }
         }
     }
 
-    /// Drops tables, or none of them if one is a view, or is missing and may not be.
-    async fn drop_tables(&self, names: &[Named], if_exists: bool) -> Result<(), Fault> {
-        let domain = self.domain();
-        let mut names = names.iter().map(|name| name.resolve(&domain)).collect::<Result<Vec<DatasetName>, Fault>>()?;
-        names.iter().try_for_each(|name| self.check(Right::Write, &name.domain))?;
-        let fleet = self.host.fleet();
-        let snapshot = fleet.snapshot().await?;
-        for found in names.iter().filter_map(|name| snapshot.versioned(name)) {
-            found.check_loaded()?;
-        }
-        let is_missing = |name: &DatasetName| snapshot.dataset(name).is_none() && snapshot.view(name).is_none();
-        names.sort();
-        names.dedup();
-        // Names of no table come first, so that the fleet refuses them before any table is dropped.
-        names.sort_by_key(|name| snapshot.dataset(name).is_some());
-        for name in names.iter().filter(|name| !(if_exists && is_missing(name))) {
-            fleet.drop_dataset(name).await?;
-        }
-        Ok(())
-    }
-
     /// Changes a table's columns, again where others came before it.
-    async fn alter(&self, altering: &Altering) -> Result<Answer, Fault> {
+    async fn alter(&self, altering: &Altering, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let name = altering.name.resolve(&domain)?;
         self.check(Right::Write, &name.domain)?;
@@ -401,9 +412,12 @@ impl Session {
             snapshot.versioned(&name).map_or(Ok(()), |found| found.check_changeable())?;
             let (query, _) = self.query_over(snapshot, None, &Parameters::default())?;
             let profile = Arc::clone(&query.profile);
-            match altering.run(query, name.clone(), dataset).await {
+            match altering.run(query, name.clone(), dataset, commitment).await {
                 Ok(()) => return Ok(Answer { profile, ..Answer::done() }),
-                Err(fault) if begins_again(&fault, attempt) => attempt += 1,
+                Err(fault) if begins_again(&fault, attempt) => {
+                    commitment.check()?;
+                    attempt += 1;
+                }
                 Err(fault) => return Err(fault),
             }
         }
@@ -598,13 +612,19 @@ impl Statement {
     /// Runs it over the datasets as they are by now. It can be run again.
     #[boxed]
     pub async fn run(&self, session: &Session) -> Result<Answer, Fault> {
-        self.run_boxed(session).await
+        self.run_until(session, &Arc::default()).await
     }
 
-    fn run_boxed<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Answer, Fault>> {
+    /// The same, for who may want to cancel it, as [`Session::run_until`] does.
+    #[boxed]
+    pub async fn run_until(&self, session: &Session, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
+        self.run_boxed(session, commitment).await
+    }
+
+    fn run_boxed<'a>(&'a self, session: &'a Session, commitment: &'a Arc<Commitment>) -> BoxFuture<'a, Result<Answer, Fault>> {
         let Self { sql, parsed, parameters, planned, .. } = self;
         Box::pin(async move {
-            let mut watch = Watch::start(session, parsed.kind(), sql);
+            let mut watch = Watch::start(session, parsed.kind(), sql, commitment);
             let work = Work { sql, parsed, parameters, planned: planned.as_ref() };
             let result = session.run_timed(work, &mut watch).await;
             watch.answered(result)

@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt};
 use pithead_model::{Blame, Fault, FaultKind};
 use tokio::time::Instant;
 
-use crate::Answer;
+use crate::{Answer, Commitment};
 
 /// Units that PostgreSQL knows of durations, and their microseconds.
 const UNITS: [(&str, u64); 6] =
@@ -29,12 +29,22 @@ impl Deadline {
     }
 
     /// Runs what answers a statement until the deadline. What it had at drives is closed with it, and so are the rows of its answer
-    /// that have not ended by then.
-    pub(crate) async fn run(self, answer: impl Future<Output = Result<Answer, Fault>>) -> Result<Answer, Fault> {
-        match tokio::time::timeout_at(self.at, answer).await {
-            Ok(Ok(answer)) => Ok(Answer { rows: self.rows(answer.rows), ..answer }),
-            Ok(Err(fault)) => Err(fault),
-            Err(_) => Err(self.fault()),
+    /// that have not ended by then. Once it has sent what it changes, it has the time that it needs.
+    pub(crate) async fn run(
+        self,
+        commitment: &Commitment,
+        answer: impl Future<Output = Result<Answer, Fault>>,
+    ) -> Result<Answer, Fault> {
+        let mut answer = std::pin::pin!(answer);
+        let answered = match tokio::time::timeout_at(self.at, &mut answer).await {
+            Ok(answered) => answered,
+            Err(_) if commitment.cancel(self.fault()) => Err(self.fault()),
+            Err(_) => answer.await,
+        };
+        let answer = answered?;
+        match commitment.is_sent() {
+            true => Ok(answer),
+            false => Ok(Answer { rows: self.rows(answer.rows), ..answer }),
         }
     }
 
@@ -83,6 +93,11 @@ pub(crate) fn parse(text: &str) -> Result<Option<Duration>, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::Schema;
+
     use super::*;
 
     #[test]
@@ -113,7 +128,40 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_does_not_come_is_dropped() {
         let deadline = Deadline::after(Some(Duration::from_millis(1))).unwrap();
-        let fault = deadline.run(futures::future::pending()).await.err().unwrap();
+        let commitment = Commitment::default();
+        let fault = deadline.run(&commitment, futures::future::pending()).await.err().unwrap();
         assert!(fault.message.contains("statement_timeout"), "{fault}");
+        assert_eq!(commitment.send().unwrap_err(), fault, "it sends nothing any more");
+    }
+
+    /// A regression: the client was told that a statement was cancelled whose rows were there, and ran it again.
+    #[tokio::test]
+    async fn what_has_sent_its_change_goes_on_to_its_outcome() {
+        let late = Duration::from_millis(20);
+        let deadline = || Deadline::after(Some(Duration::from_millis(1))).unwrap();
+        let commitment = Commitment::default();
+        let done = deadline().run(&commitment, async {
+            commitment.send()?;
+            tokio::time::sleep(late).await;
+            let row = futures::stream::once(async move {
+                tokio::time::sleep(late).await;
+                Ok(RecordBatch::new_empty(Arc::new(Schema::empty())))
+            });
+            Ok::<_, Fault>(Answer { rows: row.boxed(), changed: Some(7), ..Answer::done() })
+        });
+        let answer = done.await.unwrap();
+        assert_eq!(answer.changed, Some(7));
+        let rows: Vec<_> = answer.rows.collect().await;
+        assert!(matches!(rows.as_slice(), [Ok(_)]), "rows of RETURNING come, too");
+        // It was not made, and the statement does not begin again.
+        let commitment = Commitment::default();
+        let fault = deadline().run(&commitment, async {
+            commitment.send()?;
+            tokio::time::sleep(late).await;
+            commitment.withdraw();
+            commitment.check()?;
+            Ok::<_, Fault>(Answer::done())
+        });
+        assert_eq!(fault.await.err().map(|fault| fault.kind), Some(FaultKind::Timeout));
     }
 }

@@ -16,7 +16,7 @@ use crate::activity::{Ending, Followed, SharedRows, cancelled_by_another};
 use crate::figures::PlanLine;
 use crate::metrics::outcome;
 use crate::query::{Prepared, Query};
-use crate::{Answer, Host, Session, explain};
+use crate::{Answer, Commitment, Host, Session, explain};
 use pithead_remote::QueryProfile;
 
 /// A statement on its way.
@@ -36,6 +36,8 @@ pub(crate) struct Watch {
     followed: Option<Arc<Followed>>,
     /// What went wrong, for these.
     fault: Option<String>,
+    /// Until when it can be cancelled.
+    commitment: Arc<Commitment>,
 }
 
 /// The facts that the log has of a slow query.
@@ -48,10 +50,10 @@ pub(crate) struct Slow {
 }
 
 impl Watch {
-    pub(crate) fn start(session: &Session, kind: &'static str, sql: &str) -> Self {
+    pub(crate) fn start(session: &Session, kind: &'static str, sql: &str, commitment: &Arc<Commitment>) -> Self {
         let host = session.host.clone();
         host.metrics().running.inc();
-        let followed = host.activity().begin(kind, sql, session.client.lock().as_ref());
+        let followed = host.activity().begin(kind, sql, session.client.lock().as_ref(), commitment);
         Self {
             host,
             kind,
@@ -64,7 +66,13 @@ impl Watch {
             slow: None,
             followed,
             fault: None,
+            commitment: Arc::clone(commitment),
         }
+    }
+
+    /// Until when it can be cancelled.
+    pub(crate) fn commitment(&self) -> Arc<Commitment> {
+        Arc::clone(&self.commitment)
     }
 
     /// Where it is told to those who look on; none: nobody does.

@@ -5,6 +5,7 @@
 //! of a table anew, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
 
 mod altering;
+mod creating;
 mod from_others;
 mod keys;
 mod layout;
@@ -17,15 +18,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::TableReference;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::datasource::source_as_provider;
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, TableScan,
-    WriteOp,
+    DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, WriteOp,
 };
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::Batches;
@@ -34,11 +33,10 @@ use pithead_functions::{count_repeats, fault_from_datafusion};
 use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
 
-use crate::Parameters;
 use crate::query::{Mode, Query};
-use crate::schemas::CATALOG;
 use crate::table::DatasetTable;
 use crate::views::ViewTable;
+use crate::{Commitment, Parameters};
 pub(crate) use altering::Altering;
 pub(crate) use from_others::as_merge;
 use keys::Wanted;
@@ -60,6 +58,8 @@ pub(crate) struct Writing<'a> {
     pub(crate) parameters: &'a Parameters,
     /// Takes the rows that RETURNING asks for.
     pub(crate) returned: Option<&'a Returned>,
+    /// Until when it can be cancelled.
+    pub(crate) commitment: &'a Arc<Commitment>,
 }
 
 /// The dataset that a statement changes, as it was read.
@@ -85,10 +85,10 @@ pub(crate) fn changed_domain(plan: &LogicalPlan) -> Result<Option<String>, Fault
 impl Writing<'_> {
     /// Runs it. The number of rows that were inserted, deleted or changed.
     pub(crate) async fn run(self) -> Result<u64, Fault> {
-        let Self { query, plan, layout, matches_often, parameters, returned } = self;
+        let Self { query, plan, layout, matches_often, parameters, returned, commitment } = self;
         // All at once: the parts that follow need not have all placeholders.
         let plan = parameters.put_into(plan)?;
-        let writer = Writer { query, returned };
+        let writer = Writer { query, returned, commitment };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
             LogicalPlan::Dml(DmlStatement { table_name, target, op, input, .. }) => {
@@ -117,43 +117,10 @@ impl Writing<'_> {
 struct Writer<'a> {
     query: &'a Query,
     returned: Option<&'a Returned>,
+    commitment: &'a Arc<Commitment>,
 }
 
 impl Writer<'_> {
-    async fn create(&self, create: CreateMemoryTable, layout: Layout) -> Result<u64, Fault> {
-        if create.temporary {
-            return Err(unsupported("CREATE TEMPORARY TABLE"));
-        }
-        if !create.constraints.is_empty() {
-            return Err(unsupported("PRIMARY KEY or UNIQUE").hint("leave the constraint out; NOT NULL is kept"));
-        }
-        if let Some((column, _)) = create.column_defaults.first() {
-            return Err(
-                unsupported(&format!("DEFAULT (of column {column})")).hint("leave it out, and give the value with INSERT")
-            );
-        }
-        let name = self.new_name(&create.name)?;
-        let snapshot = self.query.host.fleet().snapshot().await?;
-        if snapshot.view(&name).is_some() {
-            return Err(is_view(&name));
-        }
-        let present = snapshot.dataset(&name).is_some();
-        if present && !create.or_replace {
-            return match create.if_not_exists {
-                true => Ok(0),
-                false => Err(Fault::new(Blame::User, format!("table {name} exists already"))
-                    .of_kind(FaultKind::Exists)
-                    .hint("CREATE OR REPLACE TABLE, CREATE TABLE IF NOT EXISTS, or INSERT INTO it")),
-            };
-        }
-        let is_empty = matches!(*create.input, LogicalPlan::EmptyRelation(ref empty) if !empty.produce_one_row);
-        let schema = stored(create.input.schema().inner(), is_empty);
-        let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
-        let spec = layout.put_into(LoadSpec { mode, ..LoadSpec::new(name, vec![]) });
-        let rows = self.rows(LogicalPlan::clone(&create.input), &schema).await?;
-        self.load(spec, schema, rows).await
-    }
-
     async fn insert(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let schema = Arc::clone(&changed.dataset.schema);
         let rows = self.returning(self.rows(input, &schema).await?);
@@ -312,21 +279,7 @@ impl Writer<'_> {
     }
 
     async fn load(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<u64, Fault> {
-        Ok(self.query.host.load_batches(spec, schema, rows).await?.rows)
-    }
-
-    fn new_name(&self, name: &TableReference) -> Result<DatasetName, Fault> {
-        let domain = &self.query.state.config_options().catalog.default_schema;
-        match name {
-            TableReference::Bare { table } => DatasetName::new(domain.as_str(), table.as_ref()),
-            TableReference::Partial { schema, table } => DatasetName::new(schema.as_ref(), table.as_ref()),
-            TableReference::Full { catalog, schema, table } if catalog.as_ref() == CATALOG => {
-                DatasetName::new(schema.as_ref(), table.as_ref())
-            }
-            full @ TableReference::Full { .. } => {
-                Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {full}")))
-            }
-        }
+        Ok(self.query.host.load_batches_until(self.commitment, spec, schema, rows).await?.rows)
     }
 }
 
@@ -365,12 +318,6 @@ fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
         _ => Err(unsupported("a DELETE or UPDATE with LIMIT or ORDER BY")
             .hint("name the rows by a condition, WHERE id IN (SELECT …), or take values from other rows by MERGE INTO")),
     }
-}
-
-/// The columns that a new table is to have. Those of a query may be NULL later, whatever its rows are.
-fn stored(schema: &SchemaRef, as_told: bool) -> SchemaRef {
-    let field = |field: &Arc<Field>| Field::new(field.name(), field.data_type().clone(), field.is_nullable() || !as_told);
-    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
 /// A batch under other names, of the same types.

@@ -4,6 +4,8 @@
 mod agree;
 mod altering;
 mod file_rows;
+#[cfg(test)]
+mod homes_tests;
 mod loader;
 mod marking;
 mod merging;

@@ -1,5 +1,8 @@
 //! A load's way: what there is, what the files agree on, the slices, the commit, and what to delete.
 
+mod afterwards;
+mod asking;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +12,12 @@ use futures::future::BoxFuture;
 use pithead_door::Batches;
 use pithead_files::open_all;
 use pithead_fleet::{Committed, Fleet, NotCommitted, claim_at, discard, discard_at, relay};
-use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, total};
+use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, Manifest, total};
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
 
+use self::afterwards::Afterwards;
+use self::asking::AskingFleet;
 use crate::agree::{agree, agree_one};
 use crate::merging::merge_small_runs;
 use crate::pipeline::{self, Feed, Meter};
@@ -30,12 +35,14 @@ const MOVES_MAX: usize = 5;
 /// Loads into the datasets of a fleet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Loader {
+    fleet: AskingFleet,
     inner: Arc<Inner>,
+    /// What goes on after answers. With the last one who has it, it is cut short.
+    afterwards: Arc<Afterwards>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    fleet: Fleet,
     threads: usize,
     merging: tokio::sync::Mutex<()>,
 }
@@ -43,7 +50,26 @@ struct Inner {
 impl Loader {
     /// Loads with so many threads.
     pub fn new(fleet: Fleet, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { fleet, threads, merging: tokio::sync::Mutex::default() }) }
+        let inner = Arc::new(Inner { threads, merging: tokio::sync::Mutex::default() });
+        Self { fleet: AskingFleet::new(fleet, None), inner, afterwards: Arc::default() }
+    }
+
+    /// The same, which asks before it sends a change that others may see: a fault, and nothing is sent. What `ask` gives is called
+    /// where it is certain that the change was not made.
+    #[must_use]
+    pub fn asking(&self, ask: impl Fn() -> Result<Box<dyn FnOnce() + Send>, Fault> + Send + Sync + 'static) -> Self {
+        Self { fleet: AskingFleet::new(self.fleet.own().clone(), Some(Arc::new(ask))), ..self.clone() }
+    }
+
+    /// Begins work that no answer needs, waits for a moment, and lets it go on by itself.
+    pub async fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.afterwards.begin(work).await;
+    }
+
+    /// Waits for what goes on after answers. Who gives up waiting cuts it short: slices that nothing names stay for the drives'
+    /// collectors then, and small runs for a later append.
+    pub async fn settled(&self) {
+        self.afterwards.settled().await;
     }
 
     /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left
@@ -60,11 +86,24 @@ impl Loader {
 
     /// The same for batches of a program, all of `schema`. The spec's sources, format and CSV options are not used.
     pub fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> BoxFuture<'_, Result<LoadReport, Fault>> {
-        Box::pin(self.load_rows(spec, schema, rows))
+        Box::pin(self.load_rows(spec, None, schema, rows))
     }
 
-    pub(crate) fn fleet(&self) -> &Fleet {
-        &self.inner.fleet
+    /// The same with [`crate::LoadMode::Replace`], where the rows were made of those that they replace: these have to be as they were
+    /// read, or it is a [`Blame::Conflict`]. The layout is the spec's.
+    pub fn load_batches_over(
+        &self,
+        over: Arc<Dataset>,
+        spec: LoadSpec,
+        schema: SchemaRef,
+        rows: Batches,
+    ) -> BoxFuture<'_, Result<LoadReport, Fault>> {
+        Box::pin(self.load_rows(spec, Some(over), schema, rows))
+    }
+
+    /// The fleet, as this loader changes it.
+    pub(crate) fn fleet(&self) -> &AskingFleet {
+        &self.fleet
     }
 
     /// Held by the load that merges small runs.
@@ -88,9 +127,18 @@ impl Loader {
         Ok(LoadReport { source_bytes: bytes, seconds: started.elapsed().as_secs_f64(), ..report })
     }
 
-    async fn load_rows(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
+    async fn load_rows(
+        &self,
+        spec: LoadSpec,
+        over: Option<Arc<Dataset>>,
+        schema: SchemaRef,
+        rows: Batches,
+    ) -> Result<LoadReport, Fault> {
         let started = Instant::now();
-        let (target, feed) = self.prepare_rows(&spec, schema, rows).await?;
+        let (mut target, feed) = self.prepare_rows(&spec, schema, rows).await?;
+        if let Some(over) = over {
+            target.only_over(over);
+        }
         let report = self.write(target, feed, Meter::new(0, Arc::new(|_| ()))).await?;
         Ok(LoadReport { seconds: started.elapsed().as_secs_f64(), ..report })
     }
@@ -133,17 +181,14 @@ impl Loader {
         Ok(Written { target, runs, report, leftovers })
     }
 
-    /// Writes the slices, commits them, deletes what they supersede, or what they left if anything failed.
+    /// Writes the slices and commits them. Deletes what they left if anything failed.
     async fn write(&self, target: Target, feed: Feed, meter: Meter) -> Result<LoadReport, Fault> {
         let Written { target, runs, report, mut leftovers } = self.write_runs(target, feed, meter).await?;
         leftovers.hold();
         match self.make_visible(&target, &runs, &mut leftovers.placed).await {
             Ok(Committed { made, manifest }) => {
-                if let Some(old) = made {
-                    discard(&self.fleet().connected(), &target.name, &old, manifest.version).await;
-                }
-                if target.is_append() {
-                    merge_small_runs(self, &target.name, &manifest).await;
+                if made.is_some() || target.is_append() {
+                    self.clean_up(target, leftovers, made, manifest).await;
                 }
                 Ok(report)
             }
@@ -154,6 +199,30 @@ impl Loader {
                 Err(fault)
             }
         }
+    }
+
+    /// Deletes what a load has superseded, or merges small runs. It was made, whatever comes of that.
+    pub(crate) async fn clean_up(
+        &self,
+        target: Arc<Target>,
+        leftovers: Leftovers,
+        superseded: Option<Dataset>,
+        manifest: Manifest,
+    ) {
+        // Has no part in what cuts it short.
+        let loader =
+            Self { fleet: AskingFleet::new(self.fleet.own().clone(), None), afterwards: Arc::default(), ..self.clone() };
+        self.afterwards(async move {
+            if let Some(old) = superseded {
+                discard(&loader.fleet().connected(), &target.name, &old, manifest.version).await;
+            }
+            if target.is_append() {
+                merge_small_runs(&loader, &target.name, &manifest).await;
+            }
+            // Until here nobody takes runs that are written for left behind.
+            drop(leftovers);
+        })
+        .await;
     }
 
     /// A load on its way. What it has written somewhere is claimed anew now and then, or a drive might take it for left behind.

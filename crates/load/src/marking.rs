@@ -230,6 +230,10 @@ impl Edit for Exchange<'_> {
     fn may_be_hidden(&self, manifest: &Manifest, version: u64) -> bool {
         self.removed.may_be_hidden(manifest, version)
     }
+
+    fn may_be_undone(&self, manifest: &Manifest, version: u64) -> bool {
+        self.removed.may_be_undone(manifest, version)
+    }
 }
 
 /// Marks runs of one drive, until it fails.

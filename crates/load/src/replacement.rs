@@ -118,6 +118,10 @@ impl Edit for Replacement<'_> {
     fn may_be_hidden(&self, manifest: &Manifest, version: u64) -> bool {
         self.find(manifest).is_some_and(|present| present.merged > version)
     }
+
+    fn may_be_undone(&self, manifest: &Manifest, version: u64) -> bool {
+        self.find(manifest).is_none() && manifest.version > version
+    }
 }
 
 /// Deletes a run that no manifest will ever name.

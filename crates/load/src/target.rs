@@ -145,6 +145,11 @@ impl Target {
         Ok(Self { name: spec.name.clone(), dataset, load, note, mode: spec.mode, over, metadata: spec.metadata.clone() })
     }
 
+    /// Takes the place of this incarnation only, as it was read: its rows are among what was made of it.
+    pub(crate) fn only_over(&mut self, over: Arc<Dataset>) {
+        self.over = Some(over);
+    }
+
     /// Whether rows are added to an incarnation that others may add to as well.
     pub(crate) fn is_append(&self) -> bool {
         self.mode == LoadMode::Append

@@ -79,8 +79,13 @@ impl Admission {
         Ok(())
     }
 
-    /// The rows of a round that is closed now.
-    pub(crate) fn close(&mut self, annotation: &Annotation) -> Result<Vec<RecordBatch>, Fault> {
+    /// What `accept` makes of the rows of a round that is closed now. Where anything of the round is wrong, none of its slices is taken as
+    /// answered for: whoever is asked next answers for them, too.
+    pub(crate) fn close<T>(
+        &mut self,
+        annotation: &Annotation,
+        accept: impl FnOnce(Vec<RecordBatch>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let batches = self.pending.remove(&annotation.round).unwrap_or_default();
         let held: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         self.reservation.shrink(held.min(self.reservation.size()));
@@ -91,9 +96,20 @@ impl Admission {
                 annotation.round, annotation.rows_out
             )));
         }
+        let answered = self.answered_by(annotation)?;
+        let accepted = accept(batches)?;
+        self.answered.extend(answered);
+        self.rounds_closed += 1;
+        Ok(accepted)
+    }
+
+    /// The slices that a round answers for, each of which is there and was not answered for yet.
+    fn answered_by(&self, annotation: &Annotation) -> Result<Vec<(u32, u32)>, Fault> {
+        let mut answered: Vec<(u32, u32)> = Vec::new();
         for span in &annotation.slices {
             let end = span.first.checked_add(span.count).ok_or_else(|| broken("a span of slices has no end".into()))?;
-            if let Some((first, last)) = self.answered.iter().find(|(first, last)| span.first < *last && *first < end) {
+            let mut known = self.answered.iter().chain(&answered);
+            if let Some((first, last)) = known.find(|(first, last)| span.first < *last && *first < end) {
                 return Err(broken(format!("slices {first}..{last} were answered for twice")));
             }
             if u64::from(end) > self.slices_total {
@@ -101,11 +117,10 @@ impl Admission {
             }
             // An empty span would count for nothing, and yet be sent on.
             if span.count > 0 {
-                self.answered.push((span.first, end));
+                answered.push((span.first, end));
             }
         }
-        self.rounds_closed += 1;
-        Ok(batches)
+        Ok(answered)
     }
 
     /// At the end: every slice is in a round, every round is closed.
@@ -169,6 +184,10 @@ mod tests {
         }
     }
 
+    fn close(admission: &mut Admission, annotation: &Annotation) -> Result<Vec<RecordBatch>, Fault> {
+        admission.close(annotation, Ok)
+    }
+
     fn batch() -> RecordBatch {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1, 2])) as _)]).unwrap()
     }
@@ -178,28 +197,28 @@ mod tests {
         let mut admission = admission(4);
         admission.hold(0, batch()).unwrap();
         assert!(admission.finish().is_err(), "an open round");
-        assert_eq!(admission.close(&annotation(0, 0, 3, 2)).unwrap().len(), 1);
+        assert_eq!(close(&mut admission, &annotation(0, 0, 3, 2)).unwrap().len(), 1);
         assert!(admission.finish().is_err() && !admission.is_complete(), "a slice is missing");
-        assert!(admission.close(&annotation(1, 2, 1, 0)).is_err(), "a slice twice");
-        assert!(admission.close(&annotation(1, 4, 1, 0)).is_err(), "a slice that there is not");
-        admission.close(&annotation(1, 3, 1, 0)).unwrap();
+        assert!(close(&mut admission, &annotation(1, 2, 1, 0)).is_err(), "a slice twice");
+        assert!(close(&mut admission, &annotation(1, 4, 1, 0)).is_err(), "a slice that there is not");
+        close(&mut admission, &annotation(1, 3, 1, 0)).unwrap();
         assert!(admission.finish().is_ok() && admission.is_complete());
     }
 
     #[test]
     fn another_session_goes_on_where_one_broke_off() {
         let mut admission = admission(5);
-        admission.close(&annotation(0, 3, 1, 0)).unwrap();
-        admission.close(&annotation(1, 4, 1, 0)).unwrap();
+        close(&mut admission, &annotation(0, 3, 1, 0)).unwrap();
+        close(&mut admission, &annotation(1, 4, 1, 0)).unwrap();
         admission.hold(2, batch()).unwrap();
-        admission.close(&annotation(2, 1, 1, 2)).unwrap();
+        close(&mut admission, &annotation(2, 1, 1, 2)).unwrap();
         admission.hold(3, batch()).unwrap();
         admission.restart();
         assert_eq!(admission.done(), [SliceSpan { first: 1, count: 1 }, SliceSpan { first: 3, count: 2 }]);
-        admission.close(&annotation(1, 2, 1, 0)).unwrap();
+        close(&mut admission, &annotation(1, 2, 1, 0)).unwrap();
         assert_eq!(admission.reservation.size(), 0);
         admission.hold(0, batch()).unwrap();
-        assert_eq!(admission.close(&annotation(0, 0, 1, 2)).unwrap().len(), 1);
+        assert_eq!(close(&mut admission, &annotation(0, 0, 1, 2)).unwrap().len(), 1);
         admission.finish().unwrap();
     }
 
@@ -207,7 +226,7 @@ mod tests {
     fn an_empty_partition_is_complete_once_it_has_answered() {
         let mut admission = admission(0);
         assert!(!admission.is_complete());
-        admission.close(&annotation(0, 0, 0, 0)).unwrap();
+        close(&mut admission, &annotation(0, 0, 0, 0)).unwrap();
         assert!(admission.is_complete() && admission.done().is_empty());
     }
 
@@ -215,6 +234,28 @@ mod tests {
     fn an_annotation_with_other_rows_is_refused() {
         let mut admission = admission(1);
         admission.hold(0, batch()).unwrap();
-        assert!(admission.close(&annotation(0, 0, 1, 3)).is_err());
+        assert!(close(&mut admission, &annotation(0, 0, 1, 3)).is_err());
+    }
+
+    /// A regression: what came before the fault counted, and its rows were lost.
+    #[test]
+    fn nothing_of_a_round_with_a_fault_counts() {
+        let mut admission = admission(6);
+        close(&mut admission, &annotation(0, 5, 1, 0)).unwrap();
+        let spans = |spans: &[(u32, u32)]| Annotation {
+            slices: spans.iter().map(|(first, count)| SliceSpan { first: *first, count: *count }).collect(),
+            ..annotation(1, 0, 0, 0)
+        };
+        for wrong in [&[(0, 2), (5, 1)][..], &[(0, 2), (1, 1)], &[(0, 2), (6, 1)], &[(0, 2), (u32::MAX, 2)]] {
+            assert!(close(&mut admission, &spans(wrong)).is_err(), "{wrong:?}");
+            assert_eq!(admission.done(), [SliceSpan { first: 5, count: 1 }], "{wrong:?}");
+        }
+        admission.hold(1, batch()).unwrap();
+        let refused = admission.close(&annotation(1, 0, 5, 2), |_| Err::<(), _>(broken("rows of what came as stored".into())));
+        assert!(refused.is_err() && admission.done().len() == 1 && !admission.is_complete());
+        admission.restart();
+        admission.hold(0, batch()).unwrap();
+        assert_eq!(close(&mut admission, &annotation(0, 0, 5, 2)).unwrap().len(), 1);
+        admission.finish().unwrap();
     }
 }

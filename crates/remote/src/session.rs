@@ -345,34 +345,26 @@ impl Session {
             // A round may come back without a row: its partition is to be finished all the same.
             finisher.bind(&reading.door).await.map_err(at)?;
         }
-        // Slices that came back are checked before they count, since another copy may be sound.
-        let (slices, bytes) = match annotation.level {
+        // What came back is checked before it counts, since another copy may be sound.
+        let (opened, bytes) = match annotation.level {
             Level::Bytes | Level::Hints if is_handed_back => finisher.opened(&annotation).map_err(at)?,
             _ => Default::default(),
         };
-        let batches = admission.close(&annotation).map_err(at)?;
-        if is_handed_back && annotation.level < Level::Filtered && !batches.is_empty() {
-            return Err(at(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")).into());
-        }
+        let accept = |rows: Vec<RecordBatch>| match annotation.level {
+            _ if !is_handed_back || rows.is_empty() => Ok((opened, rows)),
+            Level::Filtered => Ok((finisher.filtered(&annotation, rows)?, vec![])),
+            _ => Err(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")),
+        };
+        let (slices, rows) = admission.close(&annotation, accept).map_err(at)?;
         let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
         if !self.target.brake.as_ref().is_none_or(counts) {
             return Err(Stop::Braked);
         }
-        let rows = match annotation.level {
-            Level::Filtered if !batches.is_empty() => {
-                let slices = finisher.filtered(&annotation, batches).map_err(at)?;
-                finisher.finish(&annotation, slices, 0)?;
-                vec![]
-            }
-            _ if is_handed_back => {
-                finisher.finish(&annotation, slices, bytes)?;
-                vec![]
-            }
-            _ => {
-                self.passing += annotation.slices.iter().map(|span| u64::from(span.count)).sum::<u64>();
-                batches
-            }
-        };
+        if is_handed_back {
+            finisher.finish(&annotation, slices, bytes)?;
+        } else {
+            self.passing += annotation.slices.iter().map(|span| u64::from(span.count)).sum::<u64>();
+        }
         profile.update(*partition, |session| {
             session.link_bytes += link_bytes;
             session.annotations.push(annotation);

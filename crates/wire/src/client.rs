@@ -157,7 +157,9 @@ impl FlightDoor {
         };
         let mut client = self.client.clone();
         let answer = async { only(client.do_action(action).await?).await };
-        Ok(self.within(call.kind(), limit, answer).await?.body)
+        let answer = self.timely(call.kind(), limit, answer).await?;
+        let is_own = answer.as_ref().is_err_and(is_drives_own);
+        Ok(self.answered(answer).map_err(|fault| as_of_call(call, is_own, fault))?.body)
     }
 
     async fn within<T>(
@@ -166,10 +168,13 @@ impl FlightDoor {
         limit: Duration,
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Fault> {
-        match tokio::time::timeout(limit, answer).await {
-            Ok(answer) => answer.map_err(|status| self.fault(&status)),
-            Err(_) => Err(WireError::Late { address: self.label.clone(), call, limit_s: limit.as_secs() }.into()),
-        }
+        let answer = self.timely(call, limit, answer).await?;
+        self.answered(answer)
+    }
+
+    async fn timely<T>(&self, call: &'static str, limit: Duration, answer: impl Future<Output = T>) -> Result<T, Fault> {
+        let answer = tokio::time::timeout(limit, answer).await;
+        answer.map_err(|_| WireError::Late { address: self.label.clone(), call, limit_s: limit.as_secs() }.into())
     }
 
     /// Streams to the drive, for as long as that takes, and waits for its one answer. A fault of what is streamed goes before
@@ -185,20 +190,41 @@ impl FlightDoor {
         if let Some(fault) = failed.get() {
             return Err(fault.clone());
         }
-        let answer: PutResult = answer.map_err(|status| self.fault(&status))?;
+        let answer: PutResult = self.answered(answer)?;
         from_json(what, &answer.app_metadata).map_err(|error| self.foreign(error))
+    }
+
+    /// An answer, after which what was wrong with an earlier connection explains nothing any more; or the fault that it is.
+    fn answered<T>(&self, answer: Result<T, Status>) -> Result<T, Fault> {
+        if answer.is_ok() {
+            self.trouble.take();
+        }
+        answer.map_err(|status| self.fault(&status))
     }
 
     /// The fault that a status stands for, or what the drive said of the connection before it ended it.
     fn fault(&self, status: &Status) -> Fault {
         let fault = from_status(status, &self.label);
-        if fault.blame == Blame::Device { self.trouble.take().unwrap_or(fault) } else { fault }
+        let of_connection = self.trouble.take().filter(|_| fault.blame == Blame::Device && !is_drives_own(status));
+        of_connection.unwrap_or(fault)
     }
 
     /// Bytes from the drive that are no answer: its doing, not the caller's.
     fn foreign(&self, error: WireError) -> Fault {
         foreign(&self.label, error)
     }
+}
+
+/// Whether a status is a drive's answer. Others come from the link, or from what is no drive.
+fn is_drives_own(status: &Status) -> bool {
+    serde_json::from_slice::<Fault>(status.details()).is_ok()
+}
+
+/// The fault of a call that failed. From [`Blame::Access`] hosts conclude that a change was not made, which only the drive's own answer
+/// to it can say: what is known of a connection may be of another one than that which the change went over.
+fn as_of_call(call: &Call, is_own: bool, fault: Fault) -> Fault {
+    let is_of_link = fault.blame == Blame::Access && !is_own;
+    if is_of_link && matches!(call, Call::Commit(_)) { Fault { blame: Blame::Device, ..fault } } else { fault }
 }
 
 fn foreign(address: &str, error: WireError) -> Fault {
@@ -460,5 +486,21 @@ impl Receiver {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Refused, to_status};
+
+    #[test]
+    fn only_a_drives_own_answer_refuses_a_change() {
+        let commit = Call::Commit(Commit { expected: 0, manifest: Manifest::empty("main", vec![]) });
+        let access = Fault::new(Blame::Access, "it asks for a client certificate");
+        let blame = |call: &Call, status: &Status| as_of_call(call, is_drives_own(status), from_status(status, "a:1")).blame;
+        let (own, of_link) = (to_status(&access), Status::from_error(Box::new(Refused(access))));
+        assert_eq!([blame(&commit, &own), blame(&commit, &of_link)], [Blame::Access, Blame::Device]);
+        assert_eq!([blame(&Call::Status, &own), blame(&Call::Status, &of_link)], [Blame::Access; 2]);
     }
 }

@@ -356,4 +356,9 @@ impl Edit for Naming<'_> {
         let present = manifest.datasets.get(&self.name.dataset).filter(|present| present.id == self.target.dataset.id);
         present.is_some_and(|present| present.merged > version)
     }
+
+    fn may_be_undone(&self, manifest: &Manifest, version: u64) -> bool {
+        let present = manifest.datasets.get(&self.name.dataset);
+        manifest.version > version && present.is_none_or(|present| present.id != self.target.dataset.id)
+    }
 }

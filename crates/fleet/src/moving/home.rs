@@ -130,6 +130,7 @@ async fn take_over(fleet: &Fleet, new: &ConnectedDrive, version: u64, next: &Man
     new.door.commit(version, next.clone()).await.map_err(|fault| fault.at_drive(new.label()))?;
     fleet.catalog().note_home(&next.domain, new.id());
     spread(&fleet.connected(), next).await;
+    fleet.catalog().changed(next.clone());
     Ok(())
 }
 

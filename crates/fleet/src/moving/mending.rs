@@ -81,8 +81,11 @@ impl Fleet {
             let before = failures(&report);
             check_damaged(&news, &found.manifest, &drives, &mut report, &mut teller).await?;
             is_mended &= failures(&report) == before;
-            if matches!(found.home, HomeState::Here) && groups(&found.manifest).iter().any(|g| g.copies.len() < g.copies_wanted)
-            {
+            let is_here = matches!(found.home, HomeState::Here);
+            if is_here {
+                self.catalog().former_homes().tell(&drives, &found.manifest).await;
+            }
+            if is_here && groups(&found.manifest).iter().any(|g| g.copies.len() < g.copies_wanted) {
                 self.fill_up(&found.manifest, &mut report, &mut teller).await?;
             }
             lost.extend(mending.lost(&found.manifest, &answering));

@@ -13,7 +13,7 @@ use pithead_model::{
 use pithead_wasm_sql::{check, compiled, hash_of, kind_of};
 
 use super::{Definition, Dropped, known};
-use crate::Host;
+use crate::{Commitment, Host};
 
 /// The prefix of a module's bytes in a statement that brings them itself.
 const DIGITS_PREFIX: &str = "\\x";
@@ -24,6 +24,7 @@ pub(crate) async fn create(
     state: &SessionState,
     definition: &Definition,
     may_read_files: bool,
+    commitment: &Commitment,
 ) -> Result<(), Fault> {
     let name = definition.name.resolve(&state.config_options().catalog.default_schema)?;
     let is_engines = state.scalar_functions().contains_key(&name.dataset)
@@ -59,20 +60,28 @@ pub(crate) async fn create(
     keep(host, &name.domain, &function.module, bytes).await?;
     let edit =
         FunctionEdit { domain: name.domain, name: name.dataset, function: Some(function), replaces: definition.replaces };
-    host.fleet().commit(&edit).await.map_err(|not| not.fault)?;
+    commitment.commit(host.fleet(), &edit).await.map_err(|not| not.fault)?;
     Ok(())
 }
 
 /// Drops a function. Its module goes from the drives some time later.
-pub(crate) async fn drop_function(host: &Host, state: &SessionState, dropped: &Dropped) -> Result<(), Fault> {
+pub(crate) async fn drop_function(
+    host: &Host,
+    state: &SessionState,
+    dropped: &Dropped,
+    commitment: &Commitment,
+) -> Result<(), Fault> {
     let name = dropped.name.resolve(&state.config_options().catalog.default_schema)?;
     let snapshot = host.fleet().snapshot().await?;
     if dropped.if_exists && !known(&snapshot, &name.domain).contains_key(&name.dataset) {
         return Ok(());
     }
     let edit = FunctionEdit { domain: name.domain, name: name.dataset, function: None, replaces: false };
-    host.fleet().commit(&edit).await.map_err(|not| not.fault)?;
-    Ok(())
+    match commitment.commit(host.fleet(), &edit).await {
+        Err(not) if dropped.if_exists && not.certain && not.fault.kind == FaultKind::NoFunction => Ok(()),
+        Err(not) => Err(not.fault),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Keeps a module on all drives that run functions. At one at least it has to be.
@@ -155,6 +164,7 @@ impl FunctionEdit {
         let known: Vec<&str> = manifest.functions.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Fault::new(Blame::User, format!("there is no function {} in domain {}; it has {known}", self.name, self.domain))
+            .of_kind(FaultKind::NoFunction)
     }
 }
 

@@ -7,10 +7,15 @@ use pithead_model::{Blame, DatasetName, Fault, FaultKind, Manifest, VIEWS_MAX, V
 
 use super::reading::{listed, planned};
 use super::{DroppedView, ViewDefinition};
-use crate::{Parameters, Session};
+use crate::{Commitment, Parameters, Session};
 
 /// Makes a view.
-pub(crate) async fn create(session: &Session, definition: &ViewDefinition, parameters: &Parameters) -> Result<(), Fault> {
+pub(crate) async fn create(
+    session: &Session,
+    definition: &ViewDefinition,
+    parameters: &Parameters,
+    commitment: &Commitment,
+) -> Result<(), Fault> {
     parameters.refuse("CREATE VIEW")?;
     let domain = session.domain();
     let name = definition.name.resolve(&domain)?;
@@ -32,7 +37,7 @@ pub(crate) async fn create(session: &Session, definition: &ViewDefinition, param
     }
     view.schema = listed(&plan);
     let edit = ViewEdit { name, view: Some(view), replaces: definition.replaces };
-    match session.host.fleet().commit(&edit).await {
+    match commitment.commit(session.host.fleet(), &edit).await {
         Err(not) if definition.if_not_exists && not.certain && not.fault == already_there(&edit.name) => Ok(()),
         Err(not) => Err(not.fault),
         Ok(_) => Ok(()),
@@ -40,7 +45,12 @@ pub(crate) async fn create(session: &Session, definition: &ViewDefinition, param
 }
 
 /// Drops a view. Views over it stay, and say that it is not there when they are read.
-pub(crate) async fn drop_view(session: &Session, dropped: &DroppedView, parameters: &Parameters) -> Result<(), Fault> {
+pub(crate) async fn drop_view(
+    session: &Session,
+    dropped: &DroppedView,
+    parameters: &Parameters,
+    commitment: &Commitment,
+) -> Result<(), Fault> {
     parameters.refuse("DROP VIEW")?;
     let name = dropped.name.resolve(&session.domain())?;
     session.check(Right::Write, &name.domain)?;
@@ -49,8 +59,11 @@ pub(crate) async fn drop_view(session: &Session, dropped: &DroppedView, paramete
         return Ok(());
     }
     let edit = ViewEdit { name, view: None, replaces: false };
-    session.host.fleet().commit(&edit).await.map_err(|not| not.fault)?;
-    Ok(())
+    match commitment.commit(session.host.fleet(), &edit).await {
+        Err(not) if dropped.if_exists && not.certain && not.fault.kind == FaultKind::NoTable => Ok(()),
+        Err(not) => Err(not.fault),
+        Ok(_) => Ok(()),
+    }
 }
 
 fn already_there(name: &DatasetName) -> Fault {

@@ -23,6 +23,7 @@ use pithead_load::{AlteredColumn, AlteredFrom, LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind, Partitioning, near_names};
 
 use super::{Writer, unsupported};
+use crate::Commitment;
 use crate::query::Query;
 use crate::statement::{Named, quoted};
 use crate::statement_plan::plan_of_columns;
@@ -69,7 +70,13 @@ impl Altering {
     }
 
     /// Makes the changes to a dataset as it was read.
-    pub(crate) async fn run(&self, query: Query, name: DatasetName, dataset: Arc<Dataset>) -> Result<(), Fault> {
+    pub(crate) async fn run(
+        &self,
+        query: Query,
+        name: DatasetName,
+        dataset: Arc<Dataset>,
+        commitment: &Arc<Commitment>,
+    ) -> Result<(), Fault> {
         let fields: Vec<Column> = dataset.schema.fields().iter().map(Column::of).collect();
         let columns = self.changes.iter().try_fold(fields, |columns, change| change.apply(columns, &name, &dataset))?;
         // A column that may be there, or may be gone, and is.
@@ -80,9 +87,9 @@ impl Altering {
         query.host.functions().ready(&query.state, &plan).await?;
         let schema = schema(&columns, plan.schema().inner());
         let shape = reshaped(&dataset, &columns);
-        let writer = Writer { query: &query, returned: None };
+        let writer = Writer { query: &query, returned: None, commitment };
         if let Some(columns) = writer.altered(&columns, &schema).await
-            && writer.query.host.alter(&name, &dataset, &shape, &columns).await?
+            && writer.query.host.alter(commitment, &name, &dataset, &shape, &columns).await?
         {
             return Ok(());
         }

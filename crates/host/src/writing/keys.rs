@@ -12,7 +12,9 @@ use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
+};
 use futures::TryStreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, RESERVED};
@@ -31,8 +33,8 @@ impl Writer<'_> {
         let mut about: Option<Expr> = None;
         for (column, of_source) in keys {
             let Ok(to) = column.get_type(merge.target().schema()) else { return Ok(None) };
-            let Some(values) = self.values(merge.source().clone(), of_source, &to).await? else { return Ok(None) };
-            let is_key = InList { expr: Box::new(column), list: values.into_iter().map(lit).collect(), negated: false };
+            let Some(found) = self.values(merge.source().clone(), of_source, &to).await? else { return Ok(None) };
+            let is_key = InList { expr: Box::new(column), list: found.fitting.into_iter().map(lit).collect(), negated: false };
             let is_key = if is_key.list.is_empty() { lit(false) } else { Expr::InList(is_key) };
             about = Some(match about {
                 Some(about) => binary_expr(about, Operator::And, is_key),
@@ -90,11 +92,15 @@ impl Writer<'_> {
                 let plan = LogicalPlan::clone(&subquery.subquery);
                 let columns = plan.schema().columns();
                 let (Ok(to), [column]) = (expr.get_type(schema), columns.as_slice()) else { return Ok(None) };
-                let Some(values) = self.values(plan, Expr::Column(column.clone()), &to).await? else { return Ok(None) };
-                let list: Vec<Expr> = values.into_iter().map(lit).collect();
-                Ok(Some(match list.is_empty() {
-                    true => lit(*negated),
-                    false => Expr::InList(InList { expr: expr.clone(), list, negated: *negated }),
+                let Some(found) = self.values(plan, Expr::Column(column.clone()), &to).await? else { return Ok(None) };
+                let list: Vec<Expr> = found.fitting.into_iter().map(lit).collect();
+                Ok(Some(match (list.is_empty(), found.is_empty) {
+                    (true, true) => lit(*negated),
+                    // Whether NULL is among values, whichever they are, is not known.
+                    (true, false) => when(expr.as_ref().clone().is_null(), lit(ScalarValue::Boolean(None)))
+                        .otherwise(lit(*negated))
+                        .map_err(fault_from_datafusion)?,
+                    (false, _) => Expr::InList(InList { expr: expr.clone(), list, negated: *negated }),
                 }))
             }
             Expr::ScalarSubquery(inner) | Expr::Exists(Exists { subquery: inner, .. })
@@ -109,9 +115,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The distinct values of an expression over the rows of a plan, as a column of type `to` has them, with NULL where it is among
-    /// them; none where their equality is not that of the column's, or where there are too many.
-    async fn values(&self, plan: LogicalPlan, of: Expr, to: &DataType) -> Result<Option<Vec<ScalarValue>>, Fault> {
+    /// The distinct values of an expression over the rows of a plan, as a column of type `to` has them; none where their equality is
+    /// not that of the column's, or where there are too many.
+    async fn values(&self, plan: LogicalPlan, of: Expr, to: &DataType) -> Result<Option<Values>, Fault> {
         let Ok(from) = of.get_type(plan.schema()) else { return Ok(None) };
         if !is_comparable(&from, to) {
             return Ok(None);
@@ -126,8 +132,9 @@ impl Writer<'_> {
             return Ok(None);
         }
         // What the column cannot hold is equal to none of its values.
-        let values = found.iter().filter_map(|value| value.cast_to(to).ok().filter(|held| held.is_null() == value.is_null()));
-        Ok(Some(values.collect::<HashSet<_>>().into_iter().collect()))
+        let held = found.iter().filter_map(|value| value.cast_to(to).ok().filter(|held| held.is_null() == value.is_null()));
+        let fitting = held.collect::<HashSet<_>>().into_iter().collect();
+        Ok(Some(Values { fitting, is_empty: found.is_empty() }))
     }
 
     async fn first_column(&self, plan: LogicalPlan) -> Result<Vec<ScalarValue>, Fault> {
@@ -142,6 +149,14 @@ impl Writer<'_> {
         }
         Ok(values)
     }
+}
+
+/// What a subquery gives, beside a column.
+struct Values {
+    /// Those that the column can hold, with NULL where it is among them.
+    fitting: Vec<ScalarValue>,
+    /// Whether there is none at all, not even one that the column cannot hold.
+    is_empty: bool,
 }
 
 /// Rows that a statement is about.

@@ -23,7 +23,7 @@ impl Writer<'_> {
     /// nothing was changed.
     pub(super) async fn mark(&self, changed: &Changed, scan: &LogicalPlan, wanted: &Wanted) -> Result<Option<u64>, Fault> {
         match self.marks(changed, scan, wanted).await? {
-            Some(spec) => self.query.host.mark(spec).await,
+            Some(spec) => self.query.host.mark(self.commitment, spec).await,
             None => Ok(None),
         }
     }
@@ -40,7 +40,7 @@ impl Writer<'_> {
         spec.alone |= new.expressions().iter().any(has_subquery);
         let schema = Arc::clone(&changed.dataset.schema);
         let rows = self.returning(self.rows(new.clone(), &schema).await?);
-        self.query.host.exchange(spec, ExchangeSpec { schema, rows, gone: None }).await
+        self.query.host.exchange(self.commitment, spec, ExchangeSpec { schema, rows, gone: None }).await
     }
 
     /// A MERGE whose keys tell which rows of the table it is about. These go, and come back as they are to be. How many rows were
@@ -76,7 +76,8 @@ impl Writer<'_> {
             _ => staying.chain(self.rows(merge.added()?, &schema).await?).boxed(),
         };
         let left = if matches_often { self.count(merge.staying()?).await? } else { 0 };
-        let done = self.query.host.exchange(spec, ExchangeSpec { schema, rows, gone: Some(gone) }).await?;
+        let new = ExchangeSpec { schema, rows, gone: Some(gone) };
+        let done = self.query.host.exchange(self.commitment, spec, new).await?;
         Ok(done.map(|_| if matches_often { there.saturating_sub(left) } else { changes + added }))
     }
 

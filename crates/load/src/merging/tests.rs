@@ -217,4 +217,22 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
         (change.is_in(&manifest), change.may_be_hidden(&manifest, version))
     };
     assert_eq!([hidden(id, 5), hidden(id, 9), hidden(DatasetId(1), 5)], [(false, true), (false, false), (false, false)]);
+    // It may have been made before another incarnation took the place of its own, unless that was in the version that it was to be.
+    let undone = |dataset, version| {
+        let appended = append(dataset);
+        let appended = pithead_fleet::DatasetChange { name: &name, change: &appended };
+        (appended.may_be_undone(&manifest, version), change(&[1, 2], 1, dataset).may_be_undone(&manifest, version))
+    };
+    let other = DatasetId(1);
+    assert_eq!([undone(id, 5), undone(other, 5), undone(other, 8)], [(false, false), (true, true), (false, false)]);
+    let dataset = || Dataset { id: other, ..present.clone() };
+    let over = |merged| pithead_fleet::Change::Rewrite { over: Dataset { merged, ..present.clone() }, dataset: dataset() };
+    let unsure = |change: &pithead_fleet::Change, merged| {
+        let mut manifest = manifest.clone();
+        manifest.datasets.get_mut("t").unwrap().merged = merged;
+        pithead_fleet::DatasetChange { name: &name, change }.may_be_undone(&manifest, 7)
+    };
+    assert!(unsure(&pithead_fleet::Change::Create(dataset()), 3), "what is there may have come after it");
+    assert!(unsure(&over(3), 8), "it may have been restored");
+    assert!(!unsure(&over(3), 7), "what was to be replaced was there all the time");
 }

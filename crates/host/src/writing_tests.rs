@@ -1,0 +1,321 @@
+//! Statements that write over drives that take their time: when they can be cancelled, and when others come first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt};
+use pithead_door::{
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, LoadRequest, ManifestReceipt, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, Welcome,
+};
+use pithead_entry::Identity;
+use pithead_fakes::FakeDoor;
+use pithead_model::{Blame, Directory, Fault, FaultKind, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+
+use crate::{Client, Commitment, Host, HostOptions, Parameters, Session};
+
+/// Times that a drive's answers take as one host has them, milliseconds.
+#[derive(Debug)]
+struct SlowDoor {
+    own: Arc<FakeDoor>,
+    load_ms: AtomicU64,
+    commit_ms: AtomicU64,
+    discard_ms: AtomicU64,
+    merge_ms: AtomicU64,
+}
+
+impl SlowDoor {
+    fn new(own: &Arc<FakeDoor>) -> Arc<SlowDoor> {
+        let none = AtomicU64::default;
+        Arc::new(SlowDoor { own: Arc::clone(own), load_ms: none(), commit_ms: none(), discard_ms: none(), merge_ms: none() })
+    }
+}
+
+async fn wait(takes: &AtomicU64) {
+    tokio::time::sleep(Duration::from_millis(takes.load(Ordering::Relaxed))).await;
+}
+
+#[async_trait]
+impl Door for SlowDoor {
+    fn label(&self) -> &str {
+        self.own.label()
+    }
+
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
+        self.own.hello(hello).await
+    }
+
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        self.own.open(request).await
+    }
+
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        self.own.get(session).await
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        self.own.tell(session, state).await
+    }
+
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
+        self.own.poll(session).await
+    }
+
+    async fn close(&self, session: SessionId) -> Result<(), Fault> {
+        self.own.close(session).await
+    }
+
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
+        wait(&self.load_ms).await;
+        self.own.load(request, rows).await
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        wait(&self.merge_ms).await;
+        self.own.merge_runs(request).await
+    }
+
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        wait(&self.discard_ms).await;
+        self.own.discard(discard).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.own.claim(claim).await
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        self.own.read_run(run).await
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        self.own.write_run(run, pieces).await
+    }
+
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        self.own.manifest(domain).await
+    }
+
+    /// The change is made at once, and the answer takes its time.
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
+        let committed = self.own.commit(expected, manifest).await;
+        wait(&self.commit_ms).await;
+        committed
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
+        self.own.keep_manifest(manifest).await
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        self.own.directory(key).await
+    }
+
+    async fn status(&self) -> Result<DriveStatus, Fault> {
+        self.own.status().await
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        self.own.sessions().await
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        self.own.kill(session).await
+    }
+}
+
+/// A drive that one host waits for, and another one does not.
+struct Place {
+    slow: Arc<SlowDoor>,
+    one: Host,
+    other: Host,
+}
+
+impl Place {
+    async fn new() -> Place {
+        let fake = FakeDoor::new(1);
+        let slow = SlowDoor::new(&fake);
+        let one = connect(Arc::clone(&slow) as Arc<dyn Door>).await;
+        Place { slow, one, other: connect(fake as Arc<dyn Door>).await }
+    }
+}
+
+async fn connect(door: Arc<dyn Door>) -> Host {
+    Host::connect(vec![door], HostOptions { threads: 2, ..Default::default() }).await.unwrap()
+}
+
+async fn run(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, Fault> {
+    session.run(sql).await?.rows.try_collect().await
+}
+
+/// The rows of `t`, whose one column is `k`, sorted.
+async fn keys(host: &Host) -> Vec<i64> {
+    let batches = run(&host.session(), "SELECT k FROM t").await.unwrap();
+    let keys = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+    let mut keys: Vec<i64> = keys.collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A regression: the rows were there, and the client was told of a timeout.
+#[tokio::test]
+async fn a_statement_whose_change_was_sent_ends_with_its_outcome() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    for sql in ["CREATE TABLE t (k BIGINT)", "SET statement_timeout = '500ms'"] {
+        run(&session, sql).await.unwrap();
+    }
+    place.slow.commit_ms.store(1_000, Ordering::Relaxed);
+    assert_eq!(session.run("INSERT INTO t VALUES (1), (2)").await.unwrap().changed, Some(2));
+    let returned = run(&session, "INSERT INTO t VALUES (3) RETURNING k").await.unwrap();
+    assert_eq!(returned.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    place.slow.commit_ms.store(0, Ordering::Relaxed);
+    // What is not sent yet is cancelled, and is not sent later.
+    place.slow.load_ms.store(1_200, Ordering::Relaxed);
+    let fault = run(&session, "INSERT INTO t VALUES (4)").await.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    assert_eq!(keys(&place.other).await, [1, 2, 3]);
+}
+
+/// A regression: an answer waited for slices to be deleted, and for runs to be merged.
+#[tokio::test]
+async fn no_answer_waits_long_for_what_it_does_not_need() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE t (k BIGINT)").await.unwrap();
+    place.slow.discard_ms.store(60_000, Ordering::Relaxed);
+    place.slow.merge_ms.store(60_000, Ordering::Relaxed);
+    run(&session, "SET statement_timeout = '2s'").await.unwrap();
+    let started = Instant::now();
+    run(&session, "CREATE OR REPLACE TABLE t AS SELECT 0::BIGINT AS k").await.unwrap();
+    for key in 1..20 {
+        run(&session, &format!("INSERT INTO t VALUES ({key})")).await.unwrap();
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!(keys(&place.other).await, (0..20).collect::<Vec<_>>());
+    place.one.settled(Duration::from_millis(100)).await;
+    assert!(started.elapsed() < Duration::from_secs(25), "what has not ended is cut short");
+}
+
+#[tokio::test]
+async fn who_cancels_is_told_whether_it_is_too_late() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE t (k BIGINT)").await.unwrap();
+    let why = || Fault::new(Blame::Cancelled, "enough");
+    for (load_ms, commit_ms, is_cancelled) in [(400, 0, true), (0, 400, false)] {
+        place.slow.load_ms.store(load_ms, Ordering::Relaxed);
+        place.slow.commit_ms.store(commit_ms, Ordering::Relaxed);
+        let (commitment, parameters) = (Arc::<Commitment>::default(), Parameters::default());
+        let running = session.run_until("INSERT INTO t VALUES (1)", &parameters, &commitment);
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            commitment.cancel(why())
+        };
+        let (answer, cancelled) = tokio::join!(running, cancelling);
+        assert_eq!((cancelled, answer.is_err(), commitment.is_sent()), (is_cancelled, is_cancelled, !is_cancelled));
+        assert_eq!(keys(&place.other).await.len(), usize::from(!is_cancelled));
+    }
+}
+
+/// A regression: what another host added while rows were read was lost with those that they replaced.
+#[tokio::test]
+async fn a_table_that_is_made_of_itself_loses_nothing() {
+    let place = Place::new().await;
+    let (one, other) = (place.one.session(), place.other.session());
+    run(&one, "CREATE TABLE t AS SELECT 1::BIGINT AS k").await.unwrap();
+    run(&one, "CREATE VIEW v AS SELECT k FROM t").await.unwrap();
+    for (added, made) in [(2, "SELECT k FROM t"), (3, "SELECT k FROM v")] {
+        place.slow.load_ms.store(300, Ordering::Relaxed);
+        let sql = format!("CREATE OR REPLACE TABLE t AS {made}");
+        let adding = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            run(&other, &format!("INSERT INTO t VALUES ({added})")).await
+        };
+        let (replaced, inserted) = tokio::join!(run(&one, &sql), adding);
+        replaced.unwrap();
+        inserted.unwrap();
+        assert!(keys(&place.other).await.contains(&added), "{sql}");
+    }
+    assert_eq!(keys(&place.other).await, [1, 2, 3]);
+    // One that is made of something else takes the place of whatever is there.
+    let adding = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        run(&other, "INSERT INTO t VALUES (5)").await
+    };
+    let (replaced, inserted) = tokio::join!(run(&one, "CREATE OR REPLACE TABLE t AS SELECT 9::BIGINT AS k"), adding);
+    replaced.unwrap();
+    inserted.unwrap();
+    assert_eq!(keys(&place.other).await, [9]);
+}
+
+/// A regression: of two that made or dropped the same, the later one was told that it was there already, or was not there.
+#[tokio::test]
+async fn if_exists_and_if_not_exists_say_nothing_of_races() {
+    let place = Place::new().await;
+    let (one, other) = (place.one.session(), place.other.session());
+    place.slow.load_ms.store(200, Ordering::Relaxed);
+    let later = async |sql: &str| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        run(&other, sql).await
+    };
+    let create = "CREATE TABLE IF NOT EXISTS t AS SELECT 1::BIGINT AS k";
+    let (slow, quick) = tokio::join!(run(&one, create), later(create));
+    slow.unwrap();
+    quick.unwrap();
+    assert_eq!(keys(&place.one).await, [1]);
+    // Without it, it is an error still.
+    let (slow, quick) = tokio::join!(run(&one, "CREATE TABLE u (k BIGINT)"), later("CREATE TABLE u (k BIGINT)"));
+    assert_eq!((slow.unwrap_err().kind, quick.is_ok()), (FaultKind::Exists, true));
+}
+
+#[tokio::test]
+async fn tables_of_a_domain_are_dropped_together_or_not_at_all() {
+    let place = Place::new().await;
+    let (one, other) = (place.one.session(), place.other.session());
+    for table in ["a", "b", "c"] {
+        run(&one, &format!("CREATE TABLE {table} (k BIGINT)")).await.unwrap();
+    }
+    run(&one, "CREATE VIEW v AS SELECT k FROM a").await.unwrap();
+    let version = || place.slow.own.manifests.lock()["main"].version;
+    let before = version();
+    for refused in ["DROP TABLE a, nothing", "DROP TABLE a, b, v", "DROP TABLE IF EXISTS a, v"] {
+        run(&one, refused).await.unwrap_err();
+        assert_eq!(version(), before, "{refused}");
+    }
+    run(&one, "DROP TABLE IF EXISTS a, b, nothing").await.unwrap();
+    assert_eq!(version(), before + 1);
+    let left: Vec<String> = place.slow.own.manifests.lock()["main"].datasets.keys().cloned().collect();
+    assert_eq!(left, ["c"]);
+    run(&one, "DROP TABLE IF EXISTS a, b").await.unwrap();
+    assert_eq!(version(), before + 1, "there is nothing to change");
+    // Two that have both seen it.
+    place.slow.own.conflicts.store(1, Ordering::Relaxed);
+    let both = tokio::join!(run(&one, "DROP TABLE IF EXISTS c"), run(&other, "DROP TABLE IF EXISTS c"));
+    both.0.unwrap();
+    both.1.unwrap();
+}
+
+/// A regression: a statement that was prepared told of the tables that there were then.
+#[tokio::test]
+async fn functions_of_the_catalogue_tell_of_what_is_there_now() {
+    let place = Place::new().await;
+    let caller = Arc::new(Identity::unlimited("ann"));
+    let session = place.one.session_for(Client { caller, user: "ann".into(), process: 1, shown: Arc::new(|_: &str| None) });
+    let statement = session.prepare("SELECT to_regclass('t') IS NOT NULL AS is_there", &Parameters::default()).await.unwrap();
+    let is_there = async || {
+        let mut rows = statement.run(&session).await.unwrap().rows;
+        let batch = rows.next().await.unwrap().unwrap();
+        batch.column(0).as_boolean().value(0)
+    };
+    assert!(!is_there().await);
+    run(&session, "CREATE TABLE t (k BIGINT)").await.unwrap();
+    assert!(is_there().await);
+    run(&place.other.session(), "DROP TABLE t").await.unwrap();
+    assert!(!is_there().await);
+}
