@@ -29,8 +29,8 @@ const FILE_HEAD: &str = "\
 
 /// Make a token for an identity, and add the identity to an access file.
 ///
-/// The token is a secret: who has it is the identity. The access file holds only its hash. An identity that is there already
-/// gets one more token, without new rights, so that its hosts can change over from one to the next.
+/// The token is a secret: who has it is the identity. The access file holds only its hash, and what SCRAM checks it by. An identity
+/// that is there already gets one more token, without new rights, so that its hosts can change over from one to the next.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TokenArgs {
@@ -67,13 +67,14 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEAD.to_owned(),
         Err(error) => return Err(CliError::file(&args.access, error)),
     };
-    let is_there = Access::parse(&before).map_err(|fault| fault.at(args.access.display()))?.has_name(&args.name);
+    let known = Access::parse(&before).map_err(|fault| fault.at(args.access.display()))?;
+    let is_there = known.has_name(&args.name);
     if !is_there && rights(args).iter().all(|(_, names)| names.is_empty()) {
         let fault = Fault::new(Blame::User, format!("{:?} would have no right at all", args.name));
         return Err(fault.hint("name domains: --read main, --write main, or --administer '*'").into());
     }
     let token = Token::random();
-    let after = format!("{before}\n{}", entry(args, &token));
+    let after = format!("{before}\n{}", entry(args, &token, &known));
     Access::parse(&after).map_err(|fault| fault.at(args.access.display()))?;
     let output = match &args.output {
         Some(output) => output.clone(),
@@ -107,11 +108,12 @@ fn rights(args: &TokenArgs) -> [(&'static str, &Vec<String>); 5] {
 }
 
 /// The identity as the file has it. JSON's strings and lists of them are TOML's, too.
-fn entry(args: &TokenArgs, token: &Token) -> String {
+fn entry(args: &TokenArgs, token: &Token, known: &Access) -> String {
     let mut lines = vec![
         "[[identity]]".to_owned(),
         format!("name = {}", serde_json::json!(args.name)),
         format!("token = {}", serde_json::json!(token.hash())),
+        format!("scram = {}", serde_json::json!(known.verifier(&args.name, token).to_string())),
     ];
     for (right, names) in rights(args) {
         if !names.is_empty() {
@@ -154,5 +156,10 @@ mod tests {
         run(&TokenArgs { read: vec![], ..args("one", "next") }).unwrap();
         let access = Access::parse(&fs::read_to_string(path("access.toml")).unwrap()).unwrap();
         assert!(access.has_name("one") && path("next").exists());
+        // Both tokens can be proven, by one salt.
+        let after = fs::read_to_string(path("access.toml")).unwrap();
+        let lines: Vec<_> = after.lines().filter_map(|line| line.strip_prefix("scram = ")).collect();
+        let salts = lines.iter().map(|line| line.split('$').nth(1).unwrap()).collect::<Vec<_>>();
+        assert!(salts.len() == 3 && salts[0] == salts[2] && salts[0] != salts[1], "{after}");
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::scram::{Challenge, Key, Salting, Verifier, secret_of};
 use crate::token::{HASH_PREFIX, Token};
 
 /// Stands for every domain, and for every module.
@@ -51,14 +52,22 @@ impl fmt::Display for ProgramRight {
     }
 }
 
+/// A token, as far as the file knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KnownToken {
+    hash: [u8; 32],
+    /// Proves the token without it.
+    verifier: Option<Verifier>,
+}
+
 /// Somebody who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// How people know it.
     pub name: String,
     is_named: bool,
-    /// Hashes of its tokens: while it changes over from one to the next, it has both.
-    tokens: Vec<[u8; 32]>,
+    /// Its tokens: while it changes over from one to the next, it has both.
+    tokens: Vec<KnownToken>,
     certificate: Option<String>,
     /// Domains by right, in the order of [`Right`].
     domains: [Vec<String>; 3],
@@ -128,6 +137,8 @@ impl Identity {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     identities: Vec<Identity>,
+    /// What questions to names that nobody has are made up from. It is of the file, so that all servers with the same one ask the same.
+    secret: Key,
 }
 
 /// The file as it is written.
@@ -143,6 +154,7 @@ struct File {
 struct IdentityEntry {
     name: String,
     token: Option<String>,
+    scram: Option<String>,
     certificate: Option<String>,
     #[serde(default)]
     read: Vec<String>,
@@ -174,7 +186,8 @@ impl Access {
                 None => identities.push(identity),
             }
         }
-        Ok(Access { identities })
+        let secret = secret_of(identities.iter().flat_map(Identity::verifiers));
+        Ok(Access { identities, secret })
     }
 
     /// Whether nobody is named, so that nobody could call.
@@ -192,18 +205,52 @@ impl Access {
         self.identities.iter().any(|identity| identity.name == name)
     }
 
+    /// What the file may hold beside the hash of a token that an identity is to have, so that the token can be proven without being sent.
+    /// The tokens of an identity share a salt, since a server asks for a proof before it knows for which of them.
+    pub fn verifier(&self, name: &str, token: &Token) -> Verifier {
+        let mut known = self.identities.iter().filter(|identity| identity.name == name).flat_map(Identity::verifiers);
+        Verifier::new(token.text(), known.next().map_or_else(Salting::random, |known| known.salting.clone()))
+    }
+
     /// Whose token it is. Takes as long whether or not it is anybody's.
     pub(crate) fn by_token(&self, token: &[u8]) -> Option<&Identity> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
         for identity in &self.identities {
             for known in &identity.tokens {
-                if bool::from(known.ct_eq(&hash)) {
+                if bool::from(known.hash.ct_eq(&hash)) {
                     found = Some(identity);
                 }
             }
         }
         found
+    }
+
+    /// Whose client's key it is, as a proof of a token has shown it. Takes as long whether or not it is anybody's.
+    pub(crate) fn by_client_key(&self, key: &Key) -> Option<&Identity> {
+        let stored: Key = Sha256::digest(key).into();
+        let mut found = None;
+        for identity in &self.identities {
+            for verifier in identity.verifiers() {
+                if bool::from(verifier.stored_key.ct_eq(&stored)) {
+                    found = Some(identity);
+                }
+            }
+        }
+        found
+    }
+
+    /// How somebody is asked who says this name, so that its token need not be sent; none: only the token itself says who it is. That is
+    /// so where an identity has a token that no proof is kept for, and where the file has none at all.
+    pub(crate) fn challenge(&self, name: &str) -> Option<Challenge> {
+        let like = self.identities.iter().flat_map(Identity::verifiers).next()?;
+        match self.identities.iter().find(|identity| identity.name == name) {
+            Some(identity) if !identity.tokens.is_empty() => {
+                let verifiers = identity.tokens.iter().map(|token| token.verifier.clone());
+                Challenge::new(verifiers.collect::<Option<Vec<_>>>()?)
+            }
+            _ => Some(Challenge::invented(like, &self.secret, name)),
+        }
     }
 
     /// Whose certificate it is, by the names in it.
@@ -214,9 +261,17 @@ impl Access {
 
 impl Identity {
     fn is_known_like(&self, other: &Identity) -> bool {
-        let token = self.tokens.iter().any(|token| other.tokens.contains(token));
+        let is_same = |one: &KnownToken, other: &KnownToken| {
+            let keys = [one, other].map(|token| token.verifier.as_ref().map(|verifier| verifier.stored_key));
+            one.hash == other.hash || keys[0].is_some() && keys[0] == keys[1]
+        };
+        let token = self.tokens.iter().any(|one| other.tokens.iter().any(|other| is_same(one, other)));
         let certificate = self.certificate.is_some() && self.certificate == other.certificate;
         token || certificate
+    }
+
+    fn verifiers(&self) -> impl Iterator<Item = &Verifier> {
+        self.tokens.iter().filter_map(|token| token.verifier.as_ref())
     }
 
     fn has_rights(&self) -> bool {
@@ -235,7 +290,7 @@ impl Identity {
 }
 
 fn identity(entry: IdentityEntry) -> Result<Identity, Fault> {
-    let IdentityEntry { name, token, certificate, read, write, administer, run_programs, load_programs } = entry;
+    let IdentityEntry { name, token, scram, certificate, read, write, administer, run_programs, load_programs } = entry;
     let plain = |text: &str| (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     if !plain(&name) {
         return Err(wrong(format!("{name:?} is not a name: expected 1 to {NAME_BYTES_MAX} bytes without control characters")));
@@ -243,15 +298,31 @@ fn identity(entry: IdentityEntry) -> Result<Identity, Fault> {
     if token.is_none() && certificate.is_none() {
         return Err(wrong(format!("{name:?} has neither token nor certificate, so nobody can be it")));
     }
-    let hash = |text: String| {
-        Token::parse_hash(&text).ok_or_else(|| {
-            wrong(format!("the token of {name:?} is not a hash: expected {HASH_PREFIX} and 64 hexadecimal digits"))
-                .hint("`pithead token NAME` makes a token and its hash; the token itself does not belong into this file")
-        })
-    };
-    let tokens = token.map(hash).transpose()?.into_iter().collect();
+    let tokens = known_token(&name, token, scram)?.into_iter().collect();
     let (domains, programs) = ([read, write, administer], [run_programs, load_programs]);
     Ok(Identity { name, is_named: true, tokens, certificate, domains, programs })
+}
+
+/// The token of an entry, by its hash and what proves it.
+fn known_token(name: &str, token: Option<String>, scram: Option<String>) -> Result<Option<KnownToken>, Fault> {
+    let hint =
+        "`pithead token NAME` makes a token and what the file holds of it; the token itself does not belong into this file";
+    let verifier = match scram {
+        Some(text) => Some(Verifier::parse(&text).ok_or_else(|| {
+            wrong(format!("scram of {name:?} is not as expected: SCRAM-SHA-256$4096:SALT$STORED:SERVER")).hint(hint)
+        })?),
+        None => None,
+    };
+    let Some(token) = token else {
+        return match verifier {
+            Some(_) => Err(wrong(format!("{name:?} has scram and no token: the two lines of an entry are of one token"))),
+            None => Ok(None),
+        };
+    };
+    let hash = Token::parse_hash(&token).ok_or_else(|| {
+        wrong(format!("the token of {name:?} is not a hash: expected {HASH_PREFIX} and 64 hexadecimal digits")).hint(hint)
+    })?;
+    Ok(Some(KnownToken { hash, verifier }))
 }
 
 fn wrong(why: impl fmt::Display) -> Fault {
@@ -259,100 +330,4 @@ fn wrong(why: impl fmt::Display) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file() -> (Token, String) {
-        let token = Token::random();
-        let text = format!(
-            "# who may do what\n[[identity]]\nname = \"reports\"\ntoken = \"{}\"\nread = [\"main\"]\nwrite = [\"staging\"]\n\
-             [[identity]]\nname = \"ops\"\ncertificate = \"ops.example\"\nadminister = [\"*\"]\n",
-            token.hash()
-        );
-        (token, text)
-    }
-
-    #[test]
-    fn rights_go_by_domain_and_higher_ones_include_lower_ones() {
-        let (token, text) = file();
-        let access = Access::parse(&text).unwrap();
-        let reports = access.by_token(token.text().as_bytes()).unwrap();
-        let may = |right, domain| reports.may(right, domain);
-        assert!(may(Right::Read, "main") && !may(Right::Write, "main") && !may(Right::Administer, "main"));
-        assert!(may(Right::Read, "staging") && may(Right::Write, "staging") && !may(Right::Administer, "staging"));
-        assert!(!may(Right::Read, "other") && !may(Right::Read, "*"));
-        let ops = access.by_certificate(&["x".into(), "ops.example".into()]).unwrap();
-        assert!(ops.may(Right::Administer, "any") && ops.may(Right::Read, "any"));
-        let fault = reports.check(Right::Write, "main").unwrap_err();
-        assert_eq!(fault.blame, Blame::Access);
-        assert!(
-            fault.message.contains("reports") && fault.message.contains("write") && fault.message.contains("main"),
-            "{fault}"
-        );
-    }
-
-    #[test]
-    fn strangers_are_nobody() {
-        let (token, text) = file();
-        let access = Access::parse(&text).unwrap();
-        let hash = token.hash();
-        for other in [Token::random().text(), "", "reports", &hash] {
-            assert_eq!(access.by_token(other.as_bytes()), None);
-        }
-        assert_eq!(access.by_certificate(&[]), None);
-        assert_eq!(access.by_certificate(&["reports".into()]), None);
-        assert_eq!(Access::parse("").unwrap().by_token(b""), None);
-    }
-
-    #[test]
-    fn an_identity_may_have_several_tokens() {
-        let (token, text) = file();
-        let next = Token::random();
-        let added = format!("{text}[[identity]]\nname = \"reports\"\ntoken = \"{}\"\n", next.hash());
-        let access = Access::parse(&added).unwrap();
-        let by = |token: &Token| access.by_token(token.text().as_bytes()).cloned();
-        assert!(by(&token).is_some() && by(&token) == by(&next));
-        assert!(access.has_name("reports") && !access.has_name("other"));
-        let twice = format!("{added}[[identity]]\nname = \"ops\"\ntoken = \"{}\"\n", next.hash());
-        assert!(Access::parse(&twice).unwrap_err().to_string().contains("share"));
-    }
-
-    #[test]
-    fn rights_to_modules_are_apart_from_those_to_domains() {
-        let (token, text) = file();
-        let text = text.replacen("write = [\"staging\"]", "run_programs = [\"count\"]\nload_programs = [\"mine\"]", 1);
-        let access = Access::parse(&text).unwrap();
-        let reports = access.by_token(token.text().as_bytes()).unwrap();
-        let may = |right, module| reports.may_program(right, module);
-        assert!(may(ProgramRight::Run, "count") && !may(ProgramRight::Load, "count"));
-        assert!(may(ProgramRight::Run, "mine") && may(ProgramRight::Load, "mine") && !may(ProgramRight::Run, "other"));
-        let fault = reports.check_program(ProgramRight::Load, "count").unwrap_err();
-        assert!(fault.blame == Blame::Access && fault.hint.unwrap().contains("load_programs"));
-        let ops = access.by_certificate(&["ops.example".to_owned()]).unwrap();
-        assert!(ops.may(Right::Administer, "main") && !ops.may_program(ProgramRight::Run, "count"));
-        assert!(Identity::anyone().may_program(ProgramRight::Load, "any"));
-        let twice =
-            format!("{text}[[identity]]\nname = \"ops\"\ntoken = \"{}\"\nrun_programs = [\"*\"]\n", Token::random().hash());
-        assert!(Access::parse(&twice).unwrap_err().to_string().contains("named twice"));
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_meant_is_refused() {
-        let (_, text) = file();
-        let twice = format!("{text}[[identity]]\nname = \"ops\"\ncertificate = \"b\"\n");
-        let same_certificate = format!("{text}[[identity]]\nname = \"ops2\"\ncertificate = \"ops.example\"\n");
-        let cases = [
-            ("name = 3", "access file"),
-            ("[[identity]]\nname = \"a\"", "neither"),
-            ("[[identity]]\nname = \"\"\ncertificate = \"a\"", "not a name"),
-            ("[[identity]]\nname = \"a\"\ntoken = \"secret\"", "not a hash"),
-            ("[[identity]]\nname = \"a\"\ncertificate = \"a\"\nreads = []", "reads"),
-            (twice.as_str(), "named twice"),
-            (same_certificate.as_str(), "share"),
-        ];
-        for (text, expected) in cases {
-            let fault = Access::parse(text).unwrap_err();
-            assert!(fault.blame == Blame::User && fault.to_string().contains(expected), "{text}: {fault}");
-        }
-    }
-}
+mod tests;

@@ -119,9 +119,28 @@ impl Connection {
         &self.peer
     }
 
+    /// Tells the caller why the connection ends, as far as that goes at once. What it has sent is taken: a socket that is closed over
+    /// unread bytes would take back what was said.
+    fn say(&mut self, context: &mut Context<'_>, words: &[u8]) {
+        const READS_MAX: usize = 16;
+        let _ = Pin::new(&mut self.stream).poll_write(context, words);
+        let _ = Pin::new(&mut self.stream).poll_flush(context);
+        let mut unread = [0; 4096];
+        for _ in 0..READS_MAX {
+            let mut buffer = ReadBuf::new(&mut unread);
+            let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+            if !matches!(read, Poll::Ready(Ok(()))) || buffer.filled().is_empty() {
+                break;
+            }
+        }
+    }
+
     /// An error once the connection has to end: it was ended, or waited too long.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.peer.place.end().poll(context).is_ready() {
+            if let Some(words) = self.peer.place.end().last_words() {
+                self.say(context, words);
+            }
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was ended"));
         }
         if let Some(overdue) = &mut self.overdue {

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pithead_model::{Blame, Fault};
+use subtle::ConstantTimeEq;
 
 use crate::access::{Access, Identity};
 use crate::connection::Peer;
+use crate::scram::{Challenge, Key, Proven, hmac};
 use crate::watched::Watched;
 
 /// How often it is logged that somebody was turned away.
@@ -34,6 +36,8 @@ pub struct Doorman {
     callers: Callers,
     penalties: AtomicUsize,
     warned: Mutex<Option<Instant>>,
+    /// What passes are made with.
+    secret: Key,
 }
 
 /// Why a call is not let in.
@@ -47,7 +51,7 @@ pub enum TurnedAway {
 
 impl Doorman {
     pub(crate) fn new(callers: Callers) -> Doorman {
-        Doorman { callers, penalties: AtomicUsize::new(0), warned: Mutex::new(None) }
+        Doorman { callers, penalties: AtomicUsize::new(0), warned: Mutex::new(None), secret: rand::random() }
     }
 
     /// Who calls, and a place for the connection that the call came over. `token`: the secret that came with the call, which is
@@ -73,6 +77,29 @@ impl Doorman {
         }
     }
 
+    /// How a caller is asked who says a name, so that it need not send its token; none: only the token itself says who it is.
+    pub fn challenge(&self, name: &str) -> Option<Challenge> {
+        match &self.callers {
+            Callers::Anyone | Callers::Certified => None,
+            Callers::Named(access) => access.get().challenge(name),
+        }
+    }
+
+    /// What stands for the token in [`Doorman::admit`] of a caller who has proven that it has one, for as long as it has.
+    pub fn pass(&self, proven: &Proven) -> Vec<u8> {
+        [proven.client_key, hmac(&self.secret, &[&proven.client_key])].concat()
+    }
+
+    /// Whose pass it is; none: it is none of ours, or of somebody who is not known any more.
+    fn by_pass(&self, access: &Access, pass: &[u8]) -> Option<Identity> {
+        let (key, seal): (&Key, &[u8]) = pass.split_first_chunk()?;
+        let seal = Key::try_from(seal).ok()?;
+        match bool::from(hmac(&self.secret, &[key]).ct_eq(&seal)) {
+            true => access.by_client_key(key).cloned(),
+            false => None,
+        }
+    }
+
     fn identify<'a>(
         &self,
         peer: &Peer,
@@ -84,7 +111,11 @@ impl Doorman {
                 let name = peer.certificate.as_ref().and_then(|names| names.first().cloned());
                 Ok(Arc::new(Identity::unlimited(name.unwrap_or_else(|| "a certificate without names".to_owned()))))
             }
-            Callers::Named(access) => named(&access.get(), peer, token()?).map(Arc::new),
+            Callers::Named(access) => {
+                let (access, token) = (access.get(), token()?);
+                let proven = token.and_then(|token| self.by_pass(&access, token));
+                proven.map_or_else(|| named(&access, peer, token), Ok).map(Arc::new)
+            }
         }
     }
 
@@ -127,4 +158,67 @@ fn named(access: &Access, peer: &Peer, token: Option<&[u8]>) -> Result<Identity,
 pub fn not_known(why: impl Into<String>) -> Fault {
     let hint = "name a file with a token that the drive knows: --token-file FILE or PITHEAD_TOKEN_FILE";
     Fault::new(Blame::Access, why).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+    use crate::gate::{ConnectionLimits, Gate};
+    use crate::token::Token;
+
+    /// A doorman who knows one token, its verifier's line, and somebody who comes.
+    fn doorman(proves: bool) -> (Doorman, Token, Peer) {
+        let token = Token::random();
+        let line = match proves {
+            true => format!("scram = \"{}\"\n", Access::default().verifier("me", &token)),
+            false => String::new(),
+        };
+        let text = format!("[[identity]]\nname = \"me\"\ntoken = \"{}\"\n{line}read = [\"*\"]\n", token.hash());
+        let access = Watched::new(vec![], move || Access::parse(&text)).unwrap();
+        let peer = Peer::new(Gate::new(ConnectionLimits::default()).enter([127, 0, 0, 1].into()), None, None);
+        (Doorman::new(Callers::Named(access)), token, peer)
+    }
+
+    /// What a client sends who has a secret.
+    fn proof(challenge: &Challenge, secret: &str, message: &[u8]) -> Key {
+        let salt = STANDARD.encode(challenge.salt());
+        let keys = format!("{0}:{0}", STANDARD.encode([0; 32]));
+        let verifier = crate::Verifier::parse(&format!("SCRAM-SHA-256${}:{salt}${keys}", challenge.iterations())).unwrap();
+        let key = verifier.client_key(secret);
+        let signature = hmac(&<Key>::from(<sha2::Sha256 as sha2::Digest>::digest(key)), &[message]);
+        std::array::from_fn(|place| key[place] ^ signature[place])
+    }
+
+    #[test]
+    fn who_proves_a_token_is_let_in_as_who_sends_it() {
+        let (doorman, token, peer) = doorman(true);
+        let challenge = doorman.challenge("me").unwrap();
+        let proven = challenge.check(b"message", &proof(&challenge, token.text(), b"message")).unwrap();
+        let pass = doorman.pass(&proven);
+        for right in [&pass[..], token.text().as_bytes()] {
+            assert_eq!(doorman.admit(&peer, || Ok(Some(right))).unwrap().name, "me");
+        }
+        // Neither the key alone, nor another doorman's pass, nor one that was changed.
+        let (other, _, _) = self::doorman(true);
+        let mut changed = pass.clone();
+        changed[63] ^= 1;
+        for wrong in [&pass[..32], &pass[..63], &other.pass(&proven), &changed, &[]] {
+            assert!(matches!(doorman.admit(&peer, || Ok(Some(wrong))), Err(TurnedAway::Unknown(_))), "{wrong:?}");
+        }
+        for (name, secret) in [("me", "wrong"), ("nobody", token.text())] {
+            let challenge = doorman.challenge(name).unwrap();
+            assert!(challenge.check(b"message", &proof(&challenge, secret, b"message")).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_for_proofs_that_nobody_could_give() {
+        assert!(doorman(false).0.challenge("me").is_none());
+        for callers in [Callers::Anyone, Callers::Certified] {
+            assert!(Doorman::new(callers).challenge("me").is_none());
+        }
+    }
 }

@@ -1,20 +1,18 @@
 //! [`Gate`]: how many connections there may be, and which goes first when there are too many.
 //!
-//! A connection waits until a call of it is accepted, which shows that its caller is a known one and speaks the protocol. Few may
-//! wait, and none for long. For one more the oldest goes, so that a caller who is quick gets through while another
+//! A connection waits until a call of it is accepted, which shows that its caller is a known one and speaks the protocol. A bounded
+//! number may wait, and none for long. For one more the oldest goes, so that a caller who is quick gets through while another
 //! opens connections and says nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::future::poll_fn;
 use futures::task::AtomicWaker;
-use pithead_model::{
-    Blame, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, CONNECTIONS_WAITING_MAX, CONNECTIONS_WAITING_PER_ADDRESS_MAX, Fault,
-};
+use pithead_model::{Blame, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, Fault};
 
 /// How many connections a drive takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +32,10 @@ impl Default for ConnectionLimits {
         Self {
             total: CONNECTIONS_MAX,
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
-            waiting: CONNECTIONS_WAITING_MAX,
-            waiting_per_address: CONNECTIONS_WAITING_PER_ADDRESS_MAX,
+            // As many as may be admitted: a pool of connections that is opened at once waits as a whole. One that waits has a few KiB,
+            // for some seconds.
+            waiting: CONNECTIONS_MAX,
+            waiting_per_address: CONNECTIONS_PER_ADDRESS_MAX,
         }
     }
 }
@@ -68,6 +68,10 @@ struct Waiting {
 pub struct End {
     ended: AtomicBool,
     waker: AtomicWaker,
+    /// What is said to the caller of a connection that makes room for newer ones, in the protocol's own form.
+    words: OnceLock<&'static [u8]>,
+    /// Whether it is still to be said.
+    to_say: AtomicBool,
 }
 
 impl End {
@@ -75,6 +79,22 @@ impl End {
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.waker.wake();
+    }
+
+    /// From now on, its caller is told this if it has to make room for newer ones.
+    pub fn say(&self, words: &'static [u8]) {
+        let _ = self.words.set(words);
+    }
+
+    /// Ends it, since newer ones need its place.
+    fn make_room(&self) {
+        self.to_say.store(true, Ordering::Release);
+        self.end();
+    }
+
+    /// What is to be said once that it has ended.
+    pub(crate) fn last_words(&self) -> Option<&'static [u8]> {
+        self.to_say.swap(false, Ordering::AcqRel).then(|| self.words.get().copied()).flatten()
     }
 
     /// Ready once the connection is to end. Only the last one who asked is woken.
@@ -111,12 +131,12 @@ impl Gate {
         if from_there >= self.limits.waiting_per_address {
             let oldest = inside.waiting.iter().position(|waiting| waiting.address == address);
             if let Some(waiting) = oldest.and_then(|index| inside.waiting.remove(index)) {
-                waiting.end.end();
+                waiting.end.make_room();
             }
         } else if inside.waiting.len() >= self.limits.waiting
             && let Some(waiting) = inside.waiting.pop_front()
         {
-            waiting.end.end();
+            waiting.end.make_room();
         }
         inside.next += 1;
         let (id, end) = (inside.next, Arc::new(End::default()));
@@ -127,7 +147,7 @@ impl Gate {
     /// Lets the oldest that waits go, whoever it is: the process has no more files to open.
     pub(crate) fn make_room(&self) {
         if let Some(waiting) = self.lock().waiting.pop_front() {
-            waiting.end.end();
+            waiting.end.make_room();
         }
     }
 
@@ -224,10 +244,22 @@ mod tests {
         let mut flood: Vec<_> = (0..3).map(|_| gate.enter(address(2))).collect();
         assert_eq!(flood.iter().map(|place| has_ended(place)).collect::<Vec<_>>(), [true, false, false]);
         assert!(!has_ended(&other));
+        flood[0].end.say(b"too many");
+        assert_eq!((flood[0].end.last_words(), flood[0].end.last_words()), (Some(&b"too many"[..]), None));
+        flood[1].end.say(b"too many");
+        assert_eq!(flood[1].end.last_words(), None, "it has not ended");
         assert_eq!(flood.remove(0).admit().unwrap_err().blame, Blame::Limit);
         let _more: Vec<_> = (3..6).map(|last| gate.enter(address(last))).collect();
         assert!(has_ended(&other), "the oldest of all goes when all places are taken");
         assert!(gate.lock().waiting.len() <= LIMITS.waiting);
+    }
+
+    #[test]
+    fn a_pool_that_is_opened_at_once_waits_as_a_whole() {
+        let gate = Gate::new(ConnectionLimits::default());
+        let pool: Vec<_> = (0..100).map(|_| gate.enter(address(1))).collect();
+        assert!(pool.iter().all(|place| !has_ended(place)));
+        pool.iter().for_each(|place| place.admit().unwrap());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError, RootCertStore, ServerConfig};
 
+use crate::end_point::{der_value, end_point};
 use crate::watched::{Watched, read_bounded};
 
 /// The PEM files of a drive's TLS. They are read again when they change.
@@ -32,18 +33,38 @@ pub struct ClientTlsFiles {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A drive's TLS as it is now.
-pub type ServerTls = Watched<ServerConfig>;
+/// A server's TLS, made of files that may change.
+pub struct ServerTls(Watched<TlsNow>);
+
+/// A server's TLS as it is now.
+pub struct TlsNow {
+    /// What handshakes are made with.
+    pub config: Arc<ServerConfig>,
+    /// What the certificate binds an exchange to: `tls-server-end-point` of RFC 5929. None: that is not defined for such a certificate.
+    pub end_point: Option<Vec<u8>>,
+}
+
+impl ServerTls {
+    /// What handshakes are made with now.
+    pub fn get(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.get().config)
+    }
+
+    /// All of it as it is now.
+    pub fn now(&self) -> Arc<TlsNow> {
+        self.0.get()
+    }
+}
 
 impl ServerTlsFiles {
     /// Reads the files. `protocol`: what is spoken within TLS, by the name that ALPN (RFC 7301) has for it.
     pub(crate) fn read(&self, protocol: &'static [u8]) -> Result<ServerTls, Fault> {
         let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()].into_iter().flatten().cloned().collect();
         let own = self.clone();
-        Watched::new(files, move || own.config(protocol))
+        Watched::new(files, move || own.now(protocol)).map(ServerTls)
     }
 
-    fn config(&self, protocol: &[u8]) -> Result<ServerConfig, Fault> {
+    fn now(&self, protocol: &[u8]) -> Result<TlsNow, Fault> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -57,11 +78,12 @@ impl ServerTlsFiles {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let mut config = builder
-            .with_single_cert(certificates(&self.cert)?, key(&self.key)?)
-            .map_err(|error| unusable_pair(&self.cert, &self.key, &error))?;
+        let chain = certificates(&self.cert)?;
+        let end_point = chain.first().and_then(|own| end_point(own));
+        let mut config =
+            builder.with_single_cert(chain, key(&self.key)?).map_err(|error| unusable_pair(&self.cert, &self.key, &error))?;
         config.alpn_protocols = vec![protocol.to_vec()];
-        Ok(config)
+        Ok(TlsNow { config: Arc::new(config), end_point })
     }
 }
 
@@ -144,20 +166,6 @@ fn common_name(mut subject: &[u8]) -> Option<String> {
         }
     }
     None
-}
-
-/// Tag and content of the first DER value, and what follows it.
-fn der_value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&short, rest) = rest.split_first()?;
-    let (length, rest) = match short {
-        0..=0x7f => (usize::from(short), rest),
-        0x81 => rest.split_first().map(|(&length, rest)| (usize::from(length), rest))?,
-        0x82 => rest.split_first_chunk().map(|(&length, rest)| (usize::from(u16::from_be_bytes(length)), rest))?,
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 #[cfg(test)]

@@ -18,15 +18,15 @@ use crate::plain::schema_bytes;
 use crate::prepared::Prepared;
 
 /// The actions that are taken.
-const ACTIONS: [(&str, &str); 4] = [
+const ACTIONS: [(&str, &str); 7] = [
     ("CreatePreparedStatement", "prepares a statement: ActionCreatePreparedStatementRequest"),
     ("ClosePreparedStatement", "closes a prepared statement: ActionClosePreparedStatementRequest"),
     ("CancelFlightInfo", "cancels a statement: CancelFlightInfoRequest"),
     ("CancelQuery", "cancels a statement: ActionCancelQueryRequest"),
+    ("SetSessionOptions", "sets options of a session, or begins one: SetSessionOptionsRequest"),
+    ("GetSessionOptions", "tells the options of a session: GetSessionOptionsRequest"),
+    ("CloseSession", "ends a session: CloseSessionRequest"),
 ];
-
-/// CloseSessionResult whose status is CLOSED.
-const CLOSED: [u8; 2] = [8, 1];
 
 /// All of them, with what each is for.
 pub(crate) fn kinds() -> impl Iterator<Item = ActionType> {
@@ -60,11 +60,6 @@ impl FlightSql {
             }
             "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => Err(Refused::unimplemented(
                 "there are no transactions over several statements: each statement that writes is visible as a whole when it ends",
-            )),
-            // Drivers close whatever they have when a connection ends. There is nothing that could be open.
-            "CloseSession" => Ok(Some(Bytes::from_static(&CLOSED))),
-            "SetSessionOptions" | "GetSessionOptions" => Err(Refused::unimplemented(
-                "there are no sessions; settings are headers of the calls, such as `pithead.pushdown: off`",
             )),
             other => {
                 let known = ACTIONS.map(|(kind, _)| kind).join(", ");
@@ -107,6 +102,6 @@ fn unpacked<M: ProstMessageExt>(action: &Action) -> Result<M, Refused> {
     message.ok_or_else(|| malformed(action, &format!("expected {}, got {:?}", M::type_url(), any.type_url)))
 }
 
-fn malformed(action: &Action, why: &dyn std::fmt::Display) -> Refused {
+pub(crate) fn malformed(action: &Action, why: &dyn std::fmt::Display) -> Refused {
     Refused::invalid(format!("the body of {} cannot be read: {why}", action.r#type))
 }

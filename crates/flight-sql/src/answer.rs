@@ -60,7 +60,7 @@ impl FlightSql {
                 statement::ready(session, &query.query, &Values::default(), None).await?
             }
             Command::CommandPreparedStatementQuery(query) => {
-                self.statements.get(caller.owner(), &query.prepared_statement_handle)?.ready().await?
+                self.prepared(caller, &query.prepared_statement_handle)?.ready().await?
             }
             other => {
                 let schema = catalog::schema(other)?.ok_or_else(|| unknown(&command))?;
@@ -88,7 +88,7 @@ impl FlightSql {
                 statement.schema().map(|schema| answer_schema(schema)).ok_or_else(none)?
             }
             Command::CommandPreparedStatementQuery(query) => {
-                let prepared = self.statements.get(caller.owner(), &query.prepared_statement_handle)?;
+                let prepared = self.prepared(caller, &query.prepared_statement_handle)?;
                 prepared.schema.clone().ok_or_else(none)?
             }
             other => catalog::schema(other)?.ok_or_else(|| unknown(other))?,
@@ -106,7 +106,7 @@ impl FlightSql {
                 self.answer(caller, asked, Some(place)).await
             }
             Command::CommandPreparedStatementQuery(query) => {
-                let prepared = self.statements.get(caller.owner(), &query.prepared_statement_handle)?;
+                let prepared = self.prepared(caller, &query.prepared_statement_handle)?;
                 match prepared.ready().await? {
                     Ready::Rows(asked) => self.answer(caller, asked, None).await,
                     Ready::Done(_) => Ok(self.nothing()),

@@ -1,12 +1,14 @@
 //! [`Caller`]: who calls, and with which settings; and [`Sessions`], the host's sessions that their statements go through.
 //!
-//! Calls of Flight SQL have no connection that settings could belong to. So settings are headers of the call, and a session is shared
-//! by all calls of one identity with the same settings. Nothing that a statement does changes it.
+//! Calls of Flight SQL have no connection that settings could belong to. So settings are headers of the call, or options of a session of
+//! Flight's that the call names, and a session of the host's is shared by all calls of one identity with the same settings. Nothing that a
+//! statement does changes it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use pithead_entry::Identity;
 use pithead_host::{Client, Host, Session};
@@ -14,21 +16,27 @@ use pithead_model::{Blame, Fault};
 use tonic::Request;
 use tonic::metadata::{KeyAndValueRef, MetadataMap};
 
+use crate::cookies::session_of;
 use crate::handle_store::Owner;
 use crate::reception::Credentials;
 
 /// What the names of headers begin with that are settings.
-const SETTING: &str = "pithead.";
+pub(crate) const SETTING: &str = "pithead.";
 /// Settings of the engine's, under names that are ours.
 const OF_ENGINE: [(&str, &str); 2] =
     [("pithead.domain", "datafusion.catalog.default_schema"), ("pithead.time_zone", "datafusion.execution.time_zone")];
 /// Sessions that are there at a time. Others are made anew when they are needed.
 const SESSIONS_MAX: usize = 256;
 
+/// What a session of Flight's has set, by the names of its options.
+pub(crate) type Options = BTreeMap<String, String>;
+
 /// Who calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) identity: Arc<Identity>,
+    /// The session of Flight's that its call names.
+    pub(crate) session: Option<Bytes>,
     user: String,
     /// Names and values, sorted.
     settings: Vec<(String, String)>,
@@ -41,7 +49,16 @@ impl Caller {
         let identity = identity.ok_or_else(|| Fault::bug("a call came without its caller"))?;
         let credentials = request.extensions().get::<Credentials>().cloned().unwrap_or_default();
         let user = credentials.user.unwrap_or_else(|| identity.name.clone());
-        Ok(Caller { identity, user, settings: settings(request.metadata())? })
+        let session = session_of(request.metadata());
+        Ok(Caller { identity, session, user, settings: settings(request.metadata())? })
+    }
+
+    /// The same caller with more settings, where its call does not have them itself.
+    pub(crate) fn with_settings(&self, more: impl Iterator<Item = (String, String)>) -> Caller {
+        let mut caller = self.clone();
+        caller.settings.extend(more.filter(|(name, _)| !self.settings.iter().any(|(own, _)| own == name)));
+        caller.settings.sort();
+        caller
     }
 
     /// Whose tickets and statements are its own.
@@ -63,11 +80,15 @@ fn settings(headers: &MetadataMap) -> Result<Vec<(String, String)>, Fault> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_') {
             return Err(Fault::invalid(format!("the header {name} names no setting")).hint("SHOW ALL lists the settings"));
         }
-        let of_engine = OF_ENGINE.iter().find(|(ours, _)| *ours == name);
-        settings.push((of_engine.map_or(name, |(_, theirs)| theirs).to_owned(), value.to_owned()));
+        settings.push((setting_name(name).to_owned(), value.to_owned()));
     }
     settings.sort();
     Ok(settings)
+}
+
+/// The host's name of a setting.
+pub(crate) fn setting_name(name: &str) -> &str {
+    OF_ENGINE.iter().find(|(ours, _)| *ours == name).map_or(name, |(_, theirs)| theirs)
 }
 
 /// What tells sessions apart.
@@ -103,7 +124,7 @@ async fn made(host: &Host, caller: &Caller) -> Result<Session, Fault> {
     let session = host.session_for(client);
     for (name, value) in &caller.settings {
         let done = session.run(&format!("SET {name} = '{}'", value.replace('\'', "''"))).await;
-        done.map_err(|fault| fault.at(format_args!("the header {name}")))?;
+        done.map_err(|fault| fault.at(format_args!("the setting {name}")))?;
     }
     Ok(session)
 }
@@ -114,10 +135,10 @@ pub(crate) fn refuse_set(sql: &str) -> Result<(), Fault> {
     if !first.eq_ignore_ascii_case("set") {
         return Ok(());
     }
-    let fault = Fault::new(Blame::Unsupported, "SET changes nothing over Flight SQL, whose calls have no session in common");
+    let fault = Fault::new(Blame::Unsupported, "SET changes nothing over Flight SQL, whose calls need not be of one session");
     Err(fault.hint(
-        "settings are headers of the calls, such as `pithead.pushdown: off`; with ADBC, the option \
-                    adbc.flight.sql.rpc.call_header.pithead.pushdown",
+        "settings are headers of the calls, such as `pithead.pushdown: off`, or options of a session; with ADBC, the option \
+         adbc.flight.sql.rpc.call_header.pithead.pushdown",
     ))
 }
 

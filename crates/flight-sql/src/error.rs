@@ -2,7 +2,7 @@
 //!
 //! A status carries no details: clients of gRPC read those as protobuf messages, and fail on any others.
 
-use pithead_model::{Blame, Fault, FaultKind};
+use pithead_model::{Blame, Fault, FaultKind, RECEIVING_BYTES_PER_CONNECTION_MAX};
 use tonic::{Code, Status};
 
 /// Most bytes of a text. It travels in a header, percent-encoded, and JDBC's client takes 8 KiB of headers.
@@ -84,7 +84,13 @@ pub(crate) fn broken(status: &Status) -> Fault {
         Code::InvalidArgument | Code::Internal => Blame::User,
         _ => Blame::Cancelled,
     };
-    Fault::new(blame, format!("the client's stream failed: {}", status.message()))
+    let fault = Fault::new(blame, format!("the client's stream failed: {}", status.message()));
+    match blame {
+        Blame::Limit => fault.hint(format!(
+            "send rows in record batches of at most {RECEIVING_BYTES_PER_CONNECTION_MAX} bytes each: `table.to_reader(max_chunksize=100_000)` of pyarrow"
+        )),
+        _ => fault,
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +105,13 @@ mod tests {
         assert_eq!(code(Blame::User, FaultKind::Syntax), Code::InvalidArgument);
         assert_eq!(code(Blame::Limit, FaultKind::Timeout), Code::DeadlineExceeded);
         assert_eq!(code(Blame::Access, FaultKind::Other), Code::PermissionDenied);
+    }
+
+    #[test]
+    fn who_sends_too_much_at_once_is_told_how_to_send_it() {
+        let fault = broken(&Status::out_of_range("decoded message length too large"));
+        assert!(fault.blame == Blame::Limit && fault.hint.unwrap().contains("max_chunksize"));
+        assert!(broken(&Status::aborted("the client broke it off")).hint.is_none());
     }
 
     #[test]

@@ -57,8 +57,29 @@ impl<T> HandleStore<T> {
         let mut entries = self.entries.lock();
         let now = Instant::now();
         entries.retain(|_, entry| now.duration_since(entry.used) < self.limits.idle);
-        let (mut count, mut sum, mut sum_all) = (0, 0_usize, 0_usize);
-        for entry in entries.values() {
+        let handle: Handle = rand::random();
+        self.check(&entries, owner, &handle, bytes)?;
+        entries.insert(handle, KeptValue { owner, bytes, used: now, value });
+        Ok(Bytes::copy_from_slice(&handle))
+    }
+
+    /// Counts something that is kept anew, since it is to have so many bytes from now on. Where that would be too many, nothing changes.
+    pub(crate) fn recount(&self, owner: Owner, handle: &[u8], bytes: usize) -> Result<(), Refused> {
+        let mut entries = self.entries.lock();
+        let key = Handle::try_from(handle).map_err(|_| self.absent())?;
+        self.find(&entries, owner, &key).ok_or_else(|| self.absent())?;
+        self.check(&entries, owner, &key, bytes)?;
+        if let Some(entry) = entries.get_mut(&key) {
+            (entry.bytes, entry.used) = (bytes, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Whether an entry of so many bytes fits beside all others.
+    fn check(&self, entries: &HashMap<Handle, KeptValue<T>>, owner: Owner, handle: &Handle, bytes: usize) -> Result<(), Fault> {
+        let (mut count, mut sum, mut count_all, mut sum_all) = (0, bytes, 0, bytes);
+        for (_, entry) in entries.iter().filter(|(other, _)| *other != handle) {
+            count_all += 1;
             sum_all = sum_all.saturating_add(entry.bytes);
             if entry.owner == owner {
                 count += 1;
@@ -66,15 +87,13 @@ impl<T> HandleStore<T> {
             }
         }
         let Limits { each, bytes_each, all, bytes_all, idle } = self.limits;
-        if count >= each || sum.saturating_add(bytes) > bytes_each {
+        if count >= each || sum > bytes_each {
             return Err(self.full(&format!("{each} of them, or {bytes_each} bytes, are kept for one identity"), idle));
         }
-        if entries.len() >= all || sum_all.saturating_add(bytes) > bytes_all {
+        if count_all >= all || sum_all > bytes_all {
             return Err(self.full(&format!("{all} of them, or {bytes_all} bytes, are kept for all clients together"), idle));
         }
-        let handle: Handle = rand::random();
-        entries.insert(handle, KeptValue { owner, bytes, used: now, value });
-        Ok(Bytes::copy_from_slice(&handle))
+        Ok(())
     }
 
     fn full(&self, most: &str, idle: Duration) -> Fault {
@@ -146,6 +165,16 @@ mod tests {
         assert_eq!(kept.keep(Some(1), 0, 0).unwrap_err().blame, Blame::Limit, "entries of one");
         kept.keep(Some(2), 0, 0).unwrap();
         assert!(kept.keep(Some(3), 0, 0).unwrap_err().message.contains("all clients"));
+        // An entry that grows counts as what it has become.
+        let kept = HandleStore::new("prepared statement", LIMITS);
+        let (one, other) = (kept.keep(Some(1), 10, 0).unwrap(), kept.keep(Some(1), 10, 0).unwrap());
+        kept.recount(Some(1), &one, 90).unwrap();
+        kept.recount(Some(1), &one, 90).unwrap();
+        assert!(kept.recount(Some(1), &other, 11).is_err() && kept.recount(Some(2), &one, 1).is_err());
+        kept.recount(Some(1), &one, 10).unwrap();
+        kept.recount(Some(1), &other, 90).unwrap();
+        kept.take(Some(1), &other).unwrap();
+        assert!(kept.recount(Some(1), &other, 1).is_err() && kept.recount(Some(1), b"", 1).is_err());
         let short = HandleStore::new("ticket", Limits { each: 1, idle: Duration::from_millis(5), ..LIMITS });
         let handle = short.keep(None, 0, 0).unwrap();
         std::thread::sleep(Duration::from_millis(10));

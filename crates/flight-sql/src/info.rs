@@ -1,12 +1,14 @@
 //! What the server is and can do, and the types that columns have.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder};
 use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity,
-    SqlSupportedGroupBy, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions, SqlTransactionIsolationLevel,
-    SupportedSqlGrammar, XdbcDataType, XdbcDatetimeSubcode,
+    SqlSupportedGroupBy, SqlSupportedResultSetConcurrency, SqlSupportedResultSetType, SqlSupportedSubqueries,
+    SqlSupportedTransaction, SqlSupportedUnions, SqlTransactionIsolationLevel, SupportedSqlGrammar, XdbcDataType,
+    XdbcDatetimeSubcode,
 };
 use pithead_model::{COLUMNS_MAX, Fault, NAME_BYTES_MAX};
 
@@ -30,6 +32,12 @@ fn bits(values: &[i32]) -> i32 {
     values.iter().fold(0, |bits, value| bits | 1 << value)
 }
 
+/// One of an enumeration's values. The specification says that these have 32 bits. But only bitmasks have a place of 32 bits in the answer,
+/// the JDBC and the ODBC driver read these as numbers of 64 bits, and Arrow's own servers send them so.
+fn ordinal(value: i32) -> i64 {
+    i64::from(value)
+}
+
 fn all_info() -> SqlInfoDataBuilder {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "Pithead");
@@ -46,6 +54,8 @@ fn all_info() -> SqlInfoDataBuilder {
     info.append(SqlInfo::FlightSqlServerTransactionTimeout, 0_i32);
     names(&mut info);
     abilities(&mut info);
+    transactions(&mut info);
+    limits(&mut info);
     info
 }
 
@@ -53,9 +63,9 @@ fn names(info: &mut SqlInfoDataBuilder) {
     info.append(SqlInfo::SqlDdlCatalog, false);
     info.append(SqlInfo::SqlDdlSchema, false);
     info.append(SqlInfo::SqlDdlTable, true);
-    info.append(SqlInfo::SqlIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase as i32);
+    info.append(SqlInfo::SqlIdentifierCase, ordinal(SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase as i32));
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
-    info.append(SqlInfo::SqlQuotedIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32);
+    info.append(SqlInfo::SqlQuotedIdentifierCase, ordinal(SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32));
     info.append(SqlInfo::SqlAllTablesAreSelectable, true);
     info.append(SqlInfo::SqlSearchStringEscape, "\\");
     info.append(SqlInfo::SqlExtraNameCharacters, "");
@@ -63,10 +73,6 @@ fn names(info: &mut SqlInfoDataBuilder) {
     info.append(SqlInfo::SqlProcedureTerm, "");
     info.append(SqlInfo::SqlCatalogTerm, "catalog");
     info.append(SqlInfo::SqlCatalogAtStart, true);
-    info.append(SqlInfo::SqlMaxColumnNameLength, 0_i64);
-    info.append(SqlInfo::SqlMaxColumnsInTable, COLUMNS_MAX as i64);
-    info.append(SqlInfo::SqlDbSchemaNameLength, NAME_BYTES_MAX as i64);
-    info.append(SqlInfo::SqlMaxTableNameLength, NAME_BYTES_MAX as i64);
     info.append(SqlInfo::SqlKeywords, &["COPY", "EXPLAIN", "PUSHDOWN", "SUMMARIZE"] as &[&str]);
     let none: &[&str] = &[];
     for functions in
@@ -78,9 +84,11 @@ fn names(info: &mut SqlInfoDataBuilder) {
 
 fn abilities(info: &mut SqlInfoDataBuilder) {
     use SqlSupportedSubqueries::{SqlSubqueriesInComparisons, SqlSubqueriesInExists, SqlSubqueriesInIns};
-    info.append(SqlInfo::SqlNullOrdering, SqlNullOrdering::SqlNullsSortedHigh as i32);
+    info.append(SqlInfo::SqlNullOrdering, ordinal(SqlNullOrdering::SqlNullsSortedHigh as i32));
     info.append(SqlInfo::SqlSupportsColumnAliasing, true);
     info.append(SqlInfo::SqlNullPlusNullIsNull, true);
+    // By the function CONVERT of ODBC and JDBC, which there is none of.
+    info.append(SqlInfo::SqlSupportsConvert, BTreeMap::<i32, Vec<i32>>::new());
     info.append(SqlInfo::SqlSupportsTableCorrelationNames, true);
     info.append(SqlInfo::SqlSupportsDifferentTableCorrelationNames, false);
     info.append(SqlInfo::SqlSupportsExpressionsInOrderBy, true);
@@ -107,17 +115,60 @@ fn abilities(info: &mut SqlInfoDataBuilder) {
         SqlInfo::SqlSupportedUnions,
         bits(&[SqlSupportedUnions::SqlUnion as i32, SqlSupportedUnions::SqlUnionAll as i32]),
     );
-    info.append(SqlInfo::SqlDefaultTransactionIsolation, SqlTransactionIsolationLevel::SqlTransactionNone as i32);
-    info.append(SqlInfo::SqlTransactionsSupported, false);
-    info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, 0_i32);
-    info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, false);
-    info.append(SqlInfo::SqlDataDefinitionsInTransactionsIgnored, false);
-    info.append(SqlInfo::SqlSupportedResultSetTypes, bits(&[1]));
+    info.append(SqlInfo::SqlSupportedResultSetTypes, bits(&[SqlSupportedResultSetType::SqlResultSetTypeForwardOnly as i32]));
+    let read_only = SqlSupportedResultSetConcurrency::SqlResultSetConcurrencyReadOnly as i32;
+    info.append(SqlInfo::SqlSupportedConcurrenciesForResultSetForwardOnly, bits(&[read_only]));
+    for other in [
+        SqlInfo::SqlSupportedConcurrenciesForResultSetUnspecified,
+        SqlInfo::SqlSupportedConcurrenciesForResultSetScrollSensitive,
+        SqlInfo::SqlSupportedConcurrenciesForResultSetScrollInsensitive,
+    ] {
+        info.append(other, 0_i32);
+    }
     info.append(SqlInfo::SqlBatchUpdatesSupported, true);
-    info.append(SqlInfo::SqlSavepointsSupported, false);
     info.append(SqlInfo::SqlNamedParametersSupported, false);
     info.append(SqlInfo::SqlLocatorsUpdateCopy, false);
     info.append(SqlInfo::SqlStoredFunctionsUsingCallSyntaxSupported, false);
+}
+
+/// There are none over several statements.
+fn transactions(info: &mut SqlInfoDataBuilder) {
+    let none = SqlTransactionIsolationLevel::SqlTransactionNone as i32;
+    info.append(SqlInfo::SqlDefaultTransactionIsolation, ordinal(none));
+    info.append(SqlInfo::SqlTransactionsSupported, false);
+    info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, bits(&[none]));
+    info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, false);
+    info.append(SqlInfo::SqlDataDefinitionsInTransactionsIgnored, false);
+    info.append(SqlInfo::SqlSavepointsSupported, false);
+}
+
+/// How much of something there may be; 0: as much as there is memory for, or there is no such thing.
+fn limits(info: &mut SqlInfoDataBuilder) {
+    info.append(SqlInfo::SqlMaxColumnsInTable, COLUMNS_MAX as i64);
+    for named in [SqlInfo::SqlDbSchemaNameLength, SqlInfo::SqlMaxTableNameLength, SqlInfo::SqlMaxUsernameLength] {
+        info.append(named, NAME_BYTES_MAX as i64);
+    }
+    for unlimited in [
+        SqlInfo::SqlMaxBinaryLiteralLength,
+        SqlInfo::SqlMaxCharLiteralLength,
+        SqlInfo::SqlMaxColumnNameLength,
+        SqlInfo::SqlMaxColumnsInGroupBy,
+        SqlInfo::SqlMaxColumnsInIndex,
+        SqlInfo::SqlMaxColumnsInOrderBy,
+        SqlInfo::SqlMaxColumnsInSelect,
+        SqlInfo::SqlMaxConnections,
+        SqlInfo::SqlMaxCursorNameLength,
+        SqlInfo::SqlMaxIndexLength,
+        SqlInfo::SqlMaxProcedureNameLength,
+        SqlInfo::SqlMaxCatalogNameLength,
+        SqlInfo::SqlMaxRowSize,
+        SqlInfo::SqlMaxStatementLength,
+        SqlInfo::SqlMaxStatements,
+        SqlInfo::SqlMaxTablesInSelect,
+    ] {
+        info.append(unlimited, 0_i64);
+    }
+    info.append(SqlInfo::SqlMaxRowSizeIncludesBlobs, false);
 }
 
 /// A number's type: its digits, and whether it is unsigned.
@@ -195,7 +246,48 @@ fn all_types() -> XdbcTypeInfoDataBuilder {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::UInt32Type;
+
     use super::*;
+
+    /// Which kind of value an answer has for something, by the place in the union.
+    fn kind(info: SqlInfo) -> i8 {
+        let batch = sql_info().unwrap().record_batch([info as u32]).unwrap();
+        assert_eq!(batch.num_rows(), 1, "{info:?} is missing");
+        batch.column(1).as_union().type_id(0)
+    }
+
+    #[test]
+    fn drivers_find_all_that_they_ask_for() {
+        // Those of Substrait alone may be missing, where it is not supported.
+        let known = sql_info().unwrap().record_batch([]).unwrap();
+        let known = known.column(0).as_primitive::<UInt32Type>().values().to_vec();
+        let all = (0..1_000).filter(|number| SqlInfo::try_from(*number).is_ok());
+        let missing: Vec<_> = all.filter(|number| !known.contains(&(*number as u32))).collect();
+        assert_eq!(
+            missing,
+            [SqlInfo::FlightSqlServerSubstraitMinVersion as i32, SqlInfo::FlightSqlServerSubstraitMaxVersion as i32]
+        );
+    }
+
+    #[test]
+    fn values_have_the_types_that_drivers_cast_them_to() {
+        let (truth, number, mask) = (1, 2, 3);
+        for info in [
+            SqlInfo::SqlDefaultTransactionIsolation,
+            SqlInfo::SqlIdentifierCase,
+            SqlInfo::SqlNullOrdering,
+            SqlInfo::SqlMaxStatementLength,
+            SqlInfo::SqlMaxUsernameLength,
+        ] {
+            assert_eq!(kind(info), number, "{info:?}");
+        }
+        for info in [SqlInfo::SqlSupportedTransactionsIsolationLevels, SqlInfo::SqlSupportedGroupBy] {
+            assert_eq!(kind(info), mask, "{info:?}");
+        }
+        assert_eq!((kind(SqlInfo::SqlMaxRowSizeIncludesBlobs), kind(SqlInfo::SqlSupportsConvert)), (truth, 5));
+    }
 
     #[test]
     fn info_and_types_are_built_and_filtered() {

@@ -6,9 +6,12 @@
 
 mod action;
 mod answer;
+mod bounded;
 mod caller;
 mod cancel;
 mod catalog;
+mod client_session;
+mod cookies;
 mod error;
 mod flight;
 mod handle_store;
@@ -22,6 +25,7 @@ mod putting;
 mod reception;
 mod serve;
 mod service;
+mod session_messages;
 mod statement;
 mod values;
 

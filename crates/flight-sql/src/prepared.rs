@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pithead_host::{Session, Statement};
 use pithead_model::Fault;
 
-use crate::caller::refuse_set;
+use crate::caller::{Caller, refuse_set};
 use crate::error::Refused;
 use crate::plain::answer_schema;
 use crate::statement::{self, Ready};
@@ -55,15 +55,23 @@ impl Prepared {
         Ok(Prepared { sql, session, schema, parameters: parameter_schema(&types), planned, bound: Mutex::default() })
     }
 
-    /// Bytes that it keeps, about.
+    /// Bytes that it keeps without values, about.
     pub(crate) fn bytes(&self) -> usize {
         self.sql.len()
     }
 
-    /// Binds rows of values for the runs to come.
-    pub(crate) fn bind(&self, values: Values) -> Result<(), Refused> {
+    /// From now on it runs with the rights that its caller has now.
+    pub(crate) fn called_by(&self, caller: &Caller) {
+        self.session.set_caller(Arc::clone(&caller.identity));
+    }
+
+    /// Binds rows of values for the runs to come. `count` is told how many bytes it keeps then, and may refuse that.
+    pub(crate) fn bind(&self, values: Values, count: impl FnOnce(usize) -> Result<(), Refused>) -> Result<(), Refused> {
         self.check(&values)?;
-        *self.bound.lock() = values;
+        // One who binds at the same time waits, so that what is counted is what is bound.
+        let mut bound = self.bound.lock();
+        count(self.bytes().saturating_add(values.bytes()))?;
+        *bound = values;
         Ok(())
     }
 

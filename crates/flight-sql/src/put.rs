@@ -4,13 +4,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::FlightData;
 use futures::stream::{self, StreamExt};
-use pithead_door::Batches;
+use pithead_door::{Batches, batch_bytes};
 use pithead_model::Fault;
 use pithead_wire::{BatchDecoder, Decoded};
 use tonic::Streaming;
 
 use crate::error::broken;
 use crate::values::Values;
+
+/// Bytes of rows that are handed on at a time, about. A client's batches may be much larger, and what takes them in counts them by number.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// The rows of a put, from the message on that its command came with.
 pub(crate) struct Put {
@@ -70,7 +73,8 @@ impl Put {
         Ok(values)
     }
 
-    /// The rows as they come.
+    /// The rows as they come, in pieces. The next message is not asked for before all pieces of the last one are taken: until then its bytes
+    /// count as being received, which is bounded.
     pub(crate) fn rows(self) -> Batches {
         let next = |put: Option<Put>| async move {
             let mut put = put?;
@@ -79,6 +83,44 @@ impl Put {
                 Err(fault) => Some((Err(fault), None)),
             }
         };
-        stream::unfold(Some(self), next).boxed()
+        stream::unfold(Some(self), next).flat_map(|batch| stream::iter(pieces(batch))).boxed()
+    }
+}
+
+/// The rows of a batch in pieces that are not large.
+fn pieces(batch: Result<RecordBatch, Fault>) -> Vec<Result<RecordBatch, Fault>> {
+    let whole = match batch {
+        Ok(batch) if batch_bytes(&batch) > PIECE_BYTES && batch.num_rows() > 1 => batch,
+        other => return vec![other],
+    };
+    let (rows, count) = (whole.num_rows(), batch_bytes(&whole).div_ceil(PIECE_BYTES));
+    let each = rows.div_ceil(count).max(1);
+    (0..rows).step_by(each).map(|start| Ok(whole.slice(start, each.min(rows - start)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::compute::concat_batches;
+
+    use super::*;
+
+    fn batch(rows: usize) -> RecordBatch {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        RecordBatch::try_from_iter([("x", values)]).unwrap()
+    }
+
+    #[test]
+    fn large_batches_are_handed_on_in_pieces() {
+        let whole = batch(PIECE_BYTES / 8 * 3 + 1);
+        let parts = pieces(Ok(whole.clone())).into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+        assert!(parts.len() == 4 && parts.iter().all(|part| batch_bytes(part) <= PIECE_BYTES), "{}", parts.len());
+        assert_eq!(concat_batches(&whole.schema(), &parts).unwrap(), whole);
+        for small in [0, 1, 1_000] {
+            assert_eq!(pieces(Ok(batch(small))), [Ok(batch(small))]);
+        }
+        assert!(pieces(Err(Fault::invalid("no"))).pop().unwrap().is_err());
     }
 }

@@ -31,12 +31,13 @@ impl FlightSql {
                 counted(statement::update(&session, &update.query, &Values::default()).await?)
             }
             Command::CommandPreparedStatementUpdate(update) => {
-                let prepared = self.statements.get(caller.owner(), &update.prepared_statement_handle)?;
+                let prepared = self.prepared(caller, &update.prepared_statement_handle)?;
                 counted(prepared.update(put.values().await?).await?)
             }
             Command::CommandPreparedStatementQuery(query) => {
-                let prepared = self.statements.get(caller.owner(), &query.prepared_statement_handle)?;
-                prepared.bind(put.values().await?)?;
+                // A handle of nothing is refused before rows are read.
+                self.prepared(caller, &query.prepared_statement_handle)?;
+                self.bind(caller, &query.prepared_statement_handle, put.values().await?)?;
                 let prepared_statement_handle = Some(query.prepared_statement_handle);
                 let bound = DoPutPreparedStatementResult { prepared_statement_handle };
                 Ok(PutResult { app_metadata: bound.encode_to_vec().into() })

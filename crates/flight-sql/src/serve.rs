@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
 use pithead_entry::{ServeOptions, Shutdown};
 use pithead_model::{Fault, boxed};
 use pithead_wire::{ServeLimits, serve_calls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::bounded::Bounded;
 use crate::flight::FlightSql;
 use crate::reception::SqlReception;
 use crate::service::Service;
 
-/// Most bytes of a message from a client.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const LIMITS: ServeLimits = ServeLimits {
     stream_window_bytes: 4 << 20,
     connection_window_bytes: 16 << 20,
@@ -37,8 +35,5 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> Result<(), Fault> {
     let (stop, stopped) = watch::channel(false);
-    let service = FlightServiceServer::new(Service { flight, stopped })
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(usize::MAX);
-    serve_calls((service, SqlReception), listener, &options, LIMITS, (stop, shutdown)).await
+    serve_calls((Bounded::new(Service { flight, stopped }), SqlReception), listener, &options, LIMITS, (stop, shutdown)).await
 }

@@ -8,6 +8,7 @@ use arrow_flight::{
     PollInfo, PutResult, SchemaResult, Ticket,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
@@ -15,6 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::action;
 use crate::answer::{Messages, command};
 use crate::caller::Caller;
+use crate::client_session::is_about_session;
 use crate::error::{Refused, broken};
 use crate::flight::FlightSql;
 use crate::reception::Credentials;
@@ -28,10 +30,15 @@ pub(crate) struct Service {
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 impl Service {
-    /// Counts a call, and who makes it.
-    fn caller<T>(&self, method: &str, request: &Request<T>) -> Result<Caller, Status> {
+    /// Counts a call. Who makes it, with the settings of the call alone.
+    fn called<T>(&self, method: &str, request: &Request<T>) -> Result<Caller, Status> {
         self.flight.metrics.called(method);
         Caller::of(request).map_err(|fault| self.told(fault.into()))
+    }
+
+    /// The same, with the settings of the session that the call belongs to.
+    fn caller<T>(&self, method: &str, request: &Request<T>) -> Result<Caller, Status> {
+        self.flight.in_session(self.called(method, request)?).map_err(|refused| self.told(refused))
     }
 
     /// An error that the client is told of.
@@ -62,6 +69,11 @@ impl Service {
     }
 }
 
+/// What an action gives.
+fn answers(body: Option<Bytes>) -> Answers<arrow_flight::Result> {
+    stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed()
+}
+
 fn not_served<T>(what: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!("{what} is not part of Flight SQL; statements are asked for by GetFlightInfo and DoGet")))
 }
@@ -81,7 +93,7 @@ impl FlightService for Service {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        self.caller("other", &request)?;
+        self.called("other", &request)?;
         let credentials = request.extensions().get::<Credentials>().cloned().unwrap_or_default();
         let token = credentials.token.unwrap_or_default();
         let answer = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
@@ -129,13 +141,23 @@ impl FlightService for Service {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        let caller = self.caller("action", &request)?;
-        let answer = self.flight.action(&caller, request.get_ref()).await;
-        self.answered(answer.map(|body| stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed()))
+        let caller = self.called("action", &request)?;
+        let action = request.get_ref();
+        if is_about_session(&action.r#type) {
+            let answer = self.flight.session_action(&caller, action).await.map_err(|refused| self.told(refused))?;
+            let mut response = Response::new(answers(Some(answer.body)));
+            if let Some(cookie) = answer.cookie.and_then(|cookie| cookie.parse().ok()) {
+                response.metadata_mut().insert("set-cookie", cookie);
+            }
+            return Ok(response);
+        }
+        let caller = self.flight.in_session(caller).map_err(|refused| self.told(refused))?;
+        let answer = self.flight.action(&caller, action).await;
+        self.answered(answer.map(answers))
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
-        self.caller("other", &request)?;
+        self.called("other", &request)?;
         Ok(Response::new(stream::iter(action::kinds().map(Ok)).boxed()))
     }
 

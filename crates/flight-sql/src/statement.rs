@@ -26,7 +26,7 @@ pub(crate) struct PlannedQuery {
     first: Arc<Statement>,
     sql: String,
     /// Values for further runs, whose rows follow.
-    more: Vec<Parameters>,
+    more: Box<dyn Iterator<Item = Result<Parameters, Fault>> + Send>,
     /// The rows of a statement that has run already, since it changes something.
     written: Option<Vec<RecordBatch>>,
     /// The columns of its rows, as they are sent.
@@ -53,23 +53,23 @@ pub(crate) async fn ready(
     planned: Option<Arc<Statement>>,
 ) -> Result<Ready, Refused> {
     refuse_set(sql)?;
-    let mut runs = values.each().collect::<Result<Vec<_>, _>>()?.into_iter();
-    let first = match (planned, runs.next()) {
+    let mut more = values.each();
+    let first = match (planned, more.next().transpose()?) {
         (Some(planned), None) => planned,
         (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
     let (schema, mut bytes) = (answer_schema(schema), sql.len() + values.bytes());
-    let (more, mut written) = (runs.collect::<Vec<_>>(), None);
+    let mut written = None;
     if first.writes() {
         let mut rows: Vec<RecordBatch> = first.run(&session).await?.rows.try_collect().await?;
-        for values in &more {
-            rows.extend(session.run_with(sql, values).await?.rows.try_collect::<Vec<_>>().await?);
+        for values in more.by_ref() {
+            rows.extend(session.run_with(sql, &values?).await?.rows.try_collect::<Vec<_>>().await?);
         }
         bytes += rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
         written = Some(rows);
     }
-    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more, written, schema, bytes }))
+    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more: Box::new(more), written, schema, bytes }))
 }
 
 impl PlannedQuery {
@@ -83,7 +83,7 @@ impl PlannedQuery {
         let Answer { rows, .. } = first.run(&session).await?;
         let further = stream::iter(more).then(move |values| {
             let (session, sql) = (Arc::clone(&session), sql.clone());
-            async move { session.run_with(&sql, &values).await.map(|answer| answer.rows) }
+            async move { session.run_with(&sql, &values?).await.map(|answer| answer.rows) }
         });
         let rows = rows.chain(further.try_flatten());
         Ok(rows.map(move |batch| conform(&batch?, &schema)).boxed())

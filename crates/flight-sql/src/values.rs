@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use pithead_door::batch_bytes;
 use pithead_host::{Frames, Parameters};
 use pithead_model::{Blame, Fault};
 
@@ -19,7 +20,7 @@ pub(crate) struct Values(Vec<RecordBatch>);
 impl Values {
     /// Adds rows, up to a bound.
     pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<(), Fault> {
-        let bytes = self.bytes() + batch.get_array_memory_size();
+        let bytes = self.bytes() + batch_bytes(&batch);
         if bytes > VALUES_BYTES_MAX {
             let fault = Fault::new(Blame::Limit, format!("the values have over {VALUES_BYTES_MAX} bytes, which is the bound"));
             return Err(fault.hint("load many rows by ingestion (adbc_ingest), which streams them, or in several calls"));
@@ -30,17 +31,18 @@ impl Values {
         Ok(())
     }
 
+    /// Bytes that they take. All columns of a batch lie in one message, which each of their buffers would count whole.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.iter().map(RecordBatch::get_array_memory_size).sum()
+        self.0.iter().map(batch_bytes).sum()
     }
 
     pub(crate) fn rows(&self) -> usize {
         self.0.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Each row as parameters of one run.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Result<Parameters, Fault>> + '_ {
-        let rows = self.0.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| batch.slice(row, 1)));
+    /// Each row as parameters of one run, made when it is asked for.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Result<Parameters, Fault>> + Send + 'static + use<> {
+        let rows = self.0.clone().into_iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| batch.slice(row, 1)));
         rows.map(|row| if row.num_columns() == 0 { Ok(Parameters::default()) } else { Parameters::by_place(&row) })
     }
 
@@ -117,6 +119,7 @@ mod tests {
         assert_eq!((values.rows(), values.each().count(), values.columns()), (3, 3, Some(1)));
         assert!(values.each().all(|row| !row.unwrap().is_empty()));
         assert!(values.as_table("t").unwrap().is_some());
+        assert_eq!(values.bytes(), 24);
         assert_eq!(values.push(batch(vec![0; VALUES_BYTES_MAX / 8])).unwrap_err().blame, Blame::Limit);
     }
 

@@ -31,7 +31,7 @@ impl Talk {
                 false => self.set(name, value).await,
             };
         }
-        let was = if is_of_host(name) { self.shown_by_host(name).await? } else { self.settings.show(name) };
+        let was = if is_of_host(name) { self.shown_by_host(name).await? } else { self.settings.value(name) };
         self.set(name, value).await?;
         let settings = &mut self.block_settings;
         settings.before.entry(name.to_owned()).or_insert_with(|| was.clone());

@@ -1,21 +1,24 @@
 //! [`Talk`]: a connection's messages, one after the other, until one of both has enough.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
 use pithead_entry::{Peer, TurnedAway};
-use pithead_host::{Client, Session};
+use pithead_host::{Client, Commitment, Session};
 use pithead_model::{Blame, Fault};
+use pithead_pg_catalog::DATABASE;
 use tokio::sync::watch;
 
 use crate::block_settings::BlockSettings;
 use crate::cancel::{Cancel, ConnectionPlace};
+use crate::control::unknown_setting;
 use crate::error::{
     Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_ENCODING, WRONG_SETTING,
 };
 use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
 use crate::message::{Malformed, Message};
+use crate::options::options;
 use crate::portal::{Portal, Prepared};
 use crate::serve::{Entrance, Front};
 use crate::settings::{ClientSettings, Effect, is_of_host};
@@ -65,6 +68,8 @@ pub(crate) struct Talk {
     pub(crate) settings: Arc<ClientSettings>,
     pub(crate) transaction: Transaction,
     pub(crate) block_settings: BlockSettings,
+    /// The values that settings of the host had at the beginning, of those that the client has set since.
+    pub(crate) host_first: BTreeMap<String, String>,
     pub(crate) statements: HashMap<String, Arc<Prepared>>,
     pub(crate) portals: HashMap<String, Portal>,
     /// A message of a run has failed: the others of it are not looked at.
@@ -75,8 +80,12 @@ pub(crate) struct Talk {
 impl Talk {
     pub(crate) fn new(front: Arc<Front>, entrance: Arc<Entrance>, begun: Begun) -> Talk {
         let Begun { link, peer, caller, token, user, parameters } = begun;
-        let (place, settings) = (front.running.enter(), ClientSettings::new(&user));
-        let client = Client { caller, user, process: i64::from(place.process), shown: settings.shown() };
+        let named = parameters.iter().find(|(name, database)| name == "database" && !database.is_empty());
+        let database = named.map_or(DATABASE, |(_, database)| database);
+        let settings = ClientSettings::new(&user, database, &front.host.options().domain);
+        let place = front.running.enter();
+        let shown = Arc::<ClientSettings>::clone(&settings);
+        let client = Client { caller, user, process: i64::from(place.process), shown };
         let session = Arc::new(front.host.session_for(client));
         Talk {
             front,
@@ -89,6 +98,7 @@ impl Talk {
             settings,
             transaction: Transaction::None,
             block_settings: BlockSettings::default(),
+            host_first: BTreeMap::new(),
             statements: HashMap::new(),
             portals: HashMap::new(),
             skipping: false,
@@ -129,6 +139,7 @@ impl Talk {
             }
         }
         self.settings.begun();
+        self.host_first.clear();
         for (name, value) in self.settings.told() {
             self.link.out.parameter(name, &value);
         }
@@ -148,12 +159,13 @@ impl Talk {
     /// Sets a setting, here or at the host's session, and tells the client where that is usual.
     pub(crate) async fn set(&mut self, name: &str, value: &str) -> Result<(), Halt> {
         if is_of_host(name) {
-            return self.set_at_session(name, value).await;
+            return self.set_at_host(&name.to_lowercase(), value).await;
         }
         // What the host refuses is not kept here.
-        let (before, effect) = (self.settings.show(name), self.settings.set(name, value)?);
+        let (before, effect) = (self.settings.value(&name.to_lowercase()), self.settings.set(name, value)?);
         let done = match &effect {
             Effect::Session(at, value) | Effect::SessionAndTold(at, value, _) => self.set_at_session(at, value).await,
+            Effect::Path => self.look_along().await,
             Effect::None | Effect::Told(_) => Ok(()),
         };
         if done.is_err()
@@ -169,7 +181,22 @@ impl Talk {
         Ok(())
     }
 
-    async fn set_at_session(&mut self, name: &str, value: &str) -> Result<(), Halt> {
+    /// Sets a setting of the host. `default` is the value that it had at the beginning.
+    async fn set_at_host(&mut self, name: &str, value: &str) -> Result<(), Halt> {
+        if value.eq_ignore_ascii_case("default") {
+            return match self.host_first.remove(name) {
+                Some(first) => self.set_at_session(name, &first).await,
+                None => self.shown_by_host(name).await?.map(|_| ()).ok_or_else(|| unknown_setting(name).into()),
+            };
+        }
+        if !self.host_first.contains_key(name) {
+            let first = self.shown_by_host(name).await.unwrap_or_default();
+            self.host_first.extend(first.map(|first| (name.to_owned(), first)));
+        }
+        self.set_at_session(name, value).await
+    }
+
+    pub(crate) async fn set_at_session(&mut self, name: &str, value: &str) -> Result<(), Halt> {
         const ENGINE: [&str; 2] = ["datafusion.execution.time_zone", "datafusion.catalog.default_schema"];
         if !name.starts_with("pithead.") && !ENGINE.contains(&name) {
             let message = format!("{name} is no setting that clients may change");
@@ -282,6 +309,8 @@ impl Talk {
     /// A statement has failed, and the client is told.
     pub(crate) fn fail(&mut self, complaint: &Complaint) {
         self.transaction.fail();
+        // What its functions asked for fails with it.
+        self.settings.take_asked();
         self.complain(complaint);
     }
 
@@ -327,6 +356,21 @@ pub(crate) async fn during<T>(link: &mut Link, cancel: &Cancel, work: impl Futur
     }
 }
 
+/// Does the work that answers a statement, until it is cancelled or the client has gone. Once the statement has sent what it changes,
+/// both come too late: then its outcome is waited for.
+pub(crate) async fn answering<T>(
+    link: &mut Link,
+    cancel: &Cancel,
+    commitment: &Commitment,
+    work: impl Future<Output = T>,
+) -> Result<T, Halt> {
+    let mut work = std::pin::pin!(work);
+    match during(link, cancel, &mut work).await {
+        Err(_) if !commitment.cancel(cancelled_fault()) => Ok(work.await),
+        done => done,
+    }
+}
+
 /// Sends what waits, until that is cancelled. What was not sent waits on.
 pub(crate) async fn flush(link: &mut Link, cancel: &Cancel) -> Result<(), Halt> {
     tokio::select! {
@@ -337,41 +381,9 @@ pub(crate) async fn flush(link: &mut Link, cancel: &Cancel) -> Result<(), Halt> 
 }
 
 fn cancelled() -> Halt {
-    Halt::Fault(Fault::new(Blame::Cancelled, "canceling statement due to user request"))
+    Halt::Fault(cancelled_fault())
 }
 
-/// `-c name=value --name=value`, as PostgreSQL's options are written; a backslash stands before a space that belongs to a value.
-fn options(text: &str) -> Vec<(String, String)> {
-    let (mut words, mut word, mut escaped) = (Vec::new(), String::new(), false);
-    for character in text.chars() {
-        match character {
-            '\\' if !escaped => escaped = true,
-            character if character.is_whitespace() && !escaped => words.push(std::mem::take(&mut word)),
-            other => {
-                word.push(other);
-                escaped = false;
-            }
-        }
-    }
-    words.push(word);
-    let words = words.into_iter().filter(|word| !word.is_empty() && word != "-c");
-    let pair = |word: String| {
-        let word = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")).unwrap_or(&word).to_owned();
-        word.split_once('=').map(|(name, value)| (name.replace('-', "_"), value.to_owned()))
-    };
-    words.filter_map(pair).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_pairs() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(
-            options("-c geqo=off --statement-timeout=5s -csearch_path=a\\ b"),
-            [pair("geqo", "off"), pair("statement_timeout", "5s"), pair("search_path", "a b")]
-        );
-    }
+fn cancelled_fault() -> Fault {
+    Fault::new(Blame::Cancelled, "canceling statement due to user request")
 }

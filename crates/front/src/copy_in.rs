@@ -1,29 +1,33 @@
 //! COPY … FROM STDIN: rows from a client into a dataset, by a load: they become visible together at the end, or not at all.
+//!
+//! The task of the connection only takes messages. What is in them is read where statements run ([`CopyLoad`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::SchemaRef;
-use futures::StreamExt;
-use pithead_door::Batches;
-use pithead_host::{LoadMode, LoadSpec, Right};
-use pithead_model::{DatasetName, Fault, PAGE_ROWS};
+use pithead_host::{Commitment, LoadReport, Right};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use crate::connection::{Halt, Talk, flush};
+use crate::cancel::Cancel;
+use crate::connection::{Halt, Talk, answering, during, flush};
 use crate::copy::{Copy, CopyFormat, Source};
 use crate::copy_binary::BinaryReader;
-use crate::copy_rows::{ReadRows, Row, Value};
+use crate::copy_load::{CopyLoad, Part};
+use crate::copy_rows::ReadRows;
 use crate::copy_text::RowReader;
 use crate::error::Complaint;
 use crate::lexer::{TokenKind, tokens};
-use crate::link::Read;
+use crate::link::{Link, Read};
 use crate::message::Message;
+use crate::work::in_own_task;
 
-/// Bytes of fields after which a batch ends, however few rows it has.
-const BATCH_BYTES: usize = 8 << 20;
-/// Batches that wait to be sent to the drives.
-const BATCHES_MAX: usize = 2;
+/// Parts that wait to be read.
+const PARTS_MAX: usize = 2;
+/// Bytes of small messages that are put together.
+const GATHERED_BYTES: usize = 64 << 10;
 
 /// A dataset, its columns, and which of them a row's fields are for.
 type CopyTarget = (DatasetName, SchemaRef, Vec<usize>);
@@ -32,6 +36,7 @@ impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
         self.check_writes(true)?;
         self.admit()?;
+        self.before_statement("").await?;
         let target = self.target(copy).await?;
         let columns: Vec<String> = target.2.iter().map(|place| target.1.field(*place).name().clone()).collect();
         match copy.options.format {
@@ -42,51 +47,61 @@ impl Talk {
         }
     }
 
-    async fn load<R: ReadRows>(&mut self, target: CopyTarget, is_binary: bool, mut reader: R) -> Result<(), Halt> {
+    async fn load<R: ReadRows + 'static>(&mut self, target: CopyTarget, is_binary: bool, reader: R) -> Result<(), Halt> {
         let (name, schema, places) = target;
         self.link.out.copy(b'G', is_binary, places.len());
         flush(&mut self.link, &self.place.cancel).await?;
-        let (sender, receiver) = mpsc::channel::<Result<RecordBatch, Fault>>(BATCHES_MAX);
-        let rows: Batches = futures::stream::unfold(receiver, |mut receiver| async {
-            let batch = receiver.recv().await?;
-            Some((batch, receiver))
-        })
-        .boxed();
-        let host = self.front.host.clone();
-        let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(name, vec![]) };
-        let own = Arc::clone(&schema);
-        let loading = async move { host.load_batches(spec, own, rows).await };
-        tokio::pin!(loading);
-        let mut builder = Builder { schema, places, zone: self.settings.zone().0, rows: Vec::new(), bytes: 0 };
-        // A load that fails at once ends the reading, too.
-        let report = {
-            let reading = async {
-                let ended = self.read_rows(&mut reader, &mut builder, &sender).await;
-                drop(sender);
-                ended
-            };
-            tokio::pin!(reading);
-            tokio::select! {
-                biased;
-                ended = &mut reading => {
-                    ended?;
-                    (&mut loading).await
-                }
-                report = &mut loading => report,
-            }
-        }?;
-        self.transaction.wrote();
+        let commitment = Arc::<Commitment>::default();
+        let (host, zone) = (self.front.host.clone(), self.settings.zone().0);
+        let load = CopyLoad { host, name, schema, places, zone, commitment: Arc::clone(&commitment) };
+        let loaded = self.loaded(load, reader).await;
+        // Of a load that has failed nobody may know whether its rows are there.
+        if commitment.is_sent() {
+            self.transaction.wrote();
+        }
+        let report = loaded?;
         self.front.metrics.copied_rows.inc_by(report.rows);
         self.link.out.complete(&format!("COPY {}", report.rows));
         Ok(())
     }
 
+    /// Takes what the client sends until it has all been loaded, or the load has failed, which ends the taking, too.
+    async fn loaded<R: ReadRows + 'static>(&mut self, load: CopyLoad, reader: R) -> Result<LoadReport, Halt> {
+        let timeout = self.session.statement_timeout();
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let (threads, commitment) = (self.entrance.work.clone(), Arc::clone(&load.commitment));
+        let (parts, received) = mpsc::channel(PARTS_MAX);
+        let mut work = std::pin::pin!(in_own_task(&threads, load.run(reader, received)));
+        let taken = tokio::select! {
+            biased;
+            taken = forward(&mut self.link, &self.place.cancel, &parts) => taken.map(|()| None),
+            early = &mut work => Ok(Some(early)),
+            () = passed(deadline) => Err(timed_out(timeout).into()),
+        };
+        if let Some(early) = taken? {
+            return Ok(early??);
+        }
+        let ending = async {
+            tokio::select! {
+                biased;
+                done = &mut work => done,
+                () = passed(deadline) => match commitment.cancel(timed_out(timeout)) {
+                    true => Err(timed_out(timeout)),
+                    // Its rows may be there already: it goes on to its outcome.
+                    false => (&mut work).await,
+                },
+            }
+        };
+        Ok(answering(&mut self.link, &self.place.cancel, &commitment, ending).await???)
+    }
+
     /// The dataset, its columns, and which of them a row's fields are for.
     async fn target(&mut self, copy: &Copy) -> Result<CopyTarget, Halt> {
         let Source::Table { name, columns } = &copy.source else { return Err(Fault::bug("COPY reads into no table").into()) };
-        let name = dataset_name(name, &self.session.domain())?;
+        let name = dataset_name(name, |bare| self.session.domain_of(bare))?;
         self.session.check(Right::Write, &name.domain)?;
-        let snapshot = self.front.host.fleet().snapshot().await?;
+        let host = self.front.host.clone();
+        let snapshot = during(&mut self.link, &self.place.cancel, host.fleet().snapshot()).await??;
         let schema = Arc::clone(&snapshot.readable(&name)?.dataset().schema);
         let place = |column: &String| {
             let found = schema.fields().iter().position(|field| field.name() == column);
@@ -102,60 +117,76 @@ impl Talk {
             None => Ok((name, schema, places)),
         }
     }
+}
 
-    async fn read_rows<R: ReadRows>(
-        &mut self,
-        reader: &mut R,
-        builder: &mut Builder<R::Field>,
-        sender: &mpsc::Sender<Result<RecordBatch, Fault>>,
-    ) -> Result<(), Halt> {
-        loop {
-            let read = tokio::select! {
-                biased;
-                () = self.place.cancel.asked() => {
-                    return Err(Complaint::error("57014", "canceling statement due to user request").into());
-                }
-                read = self.link.next() => read,
-            };
-            let message = match read {
-                Read::Message(tag, body) => {
-                    Message::read(tag, body).map_err(|what| Halt::Last(Complaint::fatal("08P01", what.to_string())))?
-                }
-                Read::TooLarge { bytes, .. } => {
-                    return Err(Complaint::error("54000", format!("a message of {bytes} bytes is too large")).into());
-                }
-                Read::Malformed(what) => return Err(Halt::Last(Complaint::fatal("08P01", what))),
-                Read::Gone => return Err(Halt::Gone),
-            };
-            match message {
-                Message::CopyData(bytes) => {
-                    reader.push(&bytes)?;
-                    while let Some(row) = reader.next(false)? {
-                        builder.add(row);
-                        if builder.is_full() {
-                            builder.send(sender).await?;
-                        }
-                    }
-                }
-                Message::CopyDone => {
-                    while let Some(row) = reader.next(true)? {
-                        builder.add(row);
-                    }
-                    return builder.send(sender).await;
-                }
-                Message::CopyFail(why) => {
-                    return Err(Complaint::error("57014", format!("COPY from stdin failed: {why}")).into());
-                }
-                Message::Flush | Message::Sync => {}
-                Message::Terminate => return Err(Halt::Gone),
-                _ => return Err(Complaint::error("08P01", "a message that does not belong into COPY").into()),
+/// Hands on what a client sends, until it says that this is all.
+async fn forward(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>) -> Result<(), Halt> {
+    let mut gathered = Vec::new();
+    loop {
+        let read = tokio::select! {
+            biased;
+            () = cancel.asked() => return Err(Complaint::error("57014", "canceling statement due to user request").into()),
+            read = link.next() => read,
+        };
+        let message = match read {
+            Read::Message(tag, body) => {
+                Message::read(tag, body).map_err(|what| Halt::Last(Complaint::fatal("08P01", what.to_string())))?
             }
+            Read::TooLarge { bytes, .. } => {
+                return Err(Complaint::error("54000", format!("a message of {bytes} bytes is too large")).into());
+            }
+            Read::Malformed(what) => return Err(Halt::Last(Complaint::fatal("08P01", what))),
+            Read::Gone => return Err(Halt::Gone),
+        };
+        match message {
+            Message::CopyData(bytes) => {
+                let room = link.take_room();
+                if gathered.len() + bytes.len() > GATHERED_BYTES && !gathered.is_empty() {
+                    hand_on(link, cancel, parts, Part::Bytes(std::mem::take(&mut gathered), None)).await?;
+                }
+                match room {
+                    Some(room) => hand_on(link, cancel, parts, Part::Bytes(bytes, Some(room))).await?,
+                    None => gathered.extend_from_slice(&bytes),
+                }
+            }
+            Message::CopyDone => {
+                hand_on(link, cancel, parts, Part::Bytes(gathered, None)).await?;
+                return hand_on(link, cancel, parts, Part::End).await;
+            }
+            Message::CopyFail(why) => {
+                return Err(Complaint::error("57014", format!("COPY from stdin failed: {why}")).into());
+            }
+            Message::Flush | Message::Sync => {}
+            Message::Terminate => return Err(Halt::Gone),
+            _ => return Err(Complaint::error("08P01", "a message that does not belong into COPY").into()),
         }
     }
 }
 
-/// The name of a dataset as SQL writes it.
-fn dataset_name(text: &str, domain: &str) -> Result<DatasetName, Fault> {
+async fn hand_on(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>, part: Part) -> Result<(), Halt> {
+    if during(link, cancel, parts.send(part)).await?.is_err() {
+        // Where nobody takes it, the load has failed and says why.
+        std::future::pending::<()>().await;
+    }
+    Ok(())
+}
+
+/// Ends at a moment, or never.
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn timed_out(timeout: Option<Duration>) -> Fault {
+    let timeout = timeout.unwrap_or_default();
+    let what = format!("COPY took longer than statement_timeout allows, {timeout:?}, and was cancelled");
+    Fault::new(Blame::Limit, what).of_kind(FaultKind::Timeout).hint("SET statement_timeout = 0 allows any time")
+}
+
+/// The name of a dataset as SQL writes it; `domain_of` gives the domain of a bare one.
+fn dataset_name(text: &str, domain_of: impl Fn(&str) -> String) -> Result<DatasetName, Fault> {
     let mut parts = Vec::new();
     for token in tokens(text) {
         match token.kind {
@@ -165,73 +196,9 @@ fn dataset_name(text: &str, domain: &str) -> Result<DatasetName, Fault> {
         }
     }
     match parts.as_slice() {
-        [name] => DatasetName::new(domain, name.as_str()),
+        [name] => DatasetName::new(domain_of(name), name.as_str()),
         [.., domain, name] => DatasetName::new(domain.as_str(), name.as_str()),
         [] => Err(Fault::invalid("expected [domain.]dataset")),
-    }
-}
-
-/// Puts rows together to batches.
-struct Builder<V> {
-    schema: SchemaRef,
-    /// The column of each field.
-    places: Vec<usize>,
-    zone: String,
-    rows: Vec<Row<V>>,
-    bytes: usize,
-}
-
-impl<V: Value> Builder<V> {
-    fn add(&mut self, row: Row<V>) {
-        self.bytes += row.iter().flatten().map(Value::length).sum::<usize>();
-        self.rows.push(row);
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows.len() >= PAGE_ROWS || self.bytes >= BATCH_BYTES
-    }
-
-    async fn send(&mut self, sender: &mpsc::Sender<Result<RecordBatch, Fault>>) -> Result<(), Halt> {
-        if self.rows.is_empty() {
-            return Ok(());
-        }
-        let batch = self.batch()?;
-        (self.rows, self.bytes) = (Vec::new(), 0);
-        // Where nobody takes it, the load has failed and says why.
-        if sender.send(Ok(batch)).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
-    }
-
-    fn batch(&self) -> Result<RecordBatch, Complaint> {
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
-        for (place, field) in self.schema.fields().iter().enumerate() {
-            let Some(of_row) = self.places.iter().position(|column| *column == place) else {
-                if !field.is_nullable() {
-                    return Err(Complaint::error(
-                        "23502",
-                        format!("column {:?} is NOT NULL, and is not among those of COPY", field.name()),
-                    ));
-                }
-                columns.push(new_null_array(field.data_type(), self.rows.len()));
-                continue;
-            };
-            let values: Vec<Option<&V>> = self.rows.iter().map(|row| row[of_row].as_ref()).collect();
-            if !field.is_nullable() && values.iter().any(Option::is_none) {
-                return Err(Complaint::error(
-                    "23502",
-                    format!("column {:?} is NOT NULL, and a row has NULL there", field.name()),
-                ));
-            }
-            let array = V::column(field, &values, &self.zone);
-            let named = |complaint: Complaint| Complaint {
-                message: format!("column {}: {}", field.name(), complaint.message),
-                ..complaint
-            };
-            columns.push(array.map_err(named)?);
-        }
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| Complaint::error("XX000", error.to_string()))
     }
 }
 
@@ -241,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_sql() {
-        let name = |text: &str| dataset_name(text, "main").map(|name| name.to_string()).unwrap();
+        let name = |text: &str| dataset_name(text, |_| "main".to_owned()).map(|name| name.to_string()).unwrap();
         assert_eq!([name("T"), name("lab.t"), name("lab.\"T t\""), name("\"A\".\"B\"")], ["main.t", "lab.t", "lab.T t", "A.B"]);
     }
 }

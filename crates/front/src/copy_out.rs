@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use pithead_host::{Answer, Parameters};
+use pithead_host::{Answer, Commitment, Parameters};
 use pithead_model::Fault;
 
 use crate::columns::Column;
-use crate::connection::{Halt, Talk, during};
+use crate::connection::{Halt, Talk, answering};
 use crate::copy::{Copy, CopyFormat, CopyOptions};
 use crate::error::{Complaint, SYNTAX};
 use crate::kind::{StatementKind, kind};
@@ -29,15 +29,22 @@ impl Talk {
         let StatementKind::Statement { writes, .. } = kind(&sql)? else { return Err(no_query().into()) };
         self.check_writes(writes)?;
         self.admit()?;
+        self.before_statement(&sql).await?;
         let (session, asked) = (Arc::clone(&self.session), sql.clone());
+        let commitment = Arc::<Commitment>::default();
+        let sends = Arc::clone(&commitment);
         let work = in_own_task(&self.entrance.work, async move {
             let statement = session.prepare(&asked, &Parameters::default()).await?;
             // One that writes has rows only by RETURNING, and changes nothing here without it.
-            if statement.schema().is_none() { Ok::<_, Fault>(None) } else { statement.run(&session).await.map(Some) }
+            if statement.schema().is_none() {
+                Ok::<_, Fault>(None)
+            } else {
+                statement.run_until(&session, &sends).await.map(Some)
+            }
         });
-        let answer = during(&mut self.link, &self.place.cancel, work).await?;
+        let answer = answering(&mut self.link, &self.place.cancel, &commitment, work).await?;
         let answer = answer.transpose().ok_or_else(no_query)?;
-        if writes && answer.is_ok() {
+        if commitment.is_sent() || writes && answer.is_ok() {
             self.transaction.wrote();
         }
         // Places in the query are not those in the statement.
@@ -51,8 +58,10 @@ impl Talk {
             let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
             writer.header(&mut self.link.out, &names);
         }
-        let mut rows = Rows::new(schema, rows_in_own_task(&self.entrance.work, rows));
+        let rows = Rows::new(schema, rows_in_own_task(&self.entrance.work, rows));
+        let mut rows = rows.of_what_was_sent(commitment.is_sent());
         rows.send(&mut self.link, &self.place.cancel, u64::MAX, &mut writer).await?;
+        self.set_what_was_asked().await?;
         if is_binary {
             self.link.out.message(b'd', |out| {
                 writer.begin(out);

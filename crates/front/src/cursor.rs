@@ -81,13 +81,12 @@ impl Fetch {
         let rows = match texts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             [] | ["next"] | ["forward"] => 1,
             ["all"] | ["forward", "all"] => u64::MAX,
+            ["relative", "0"] => 0,
             ["backward" | "prior" | "first" | "last" | "absolute" | "relative", ..] | ["-", ..] | ["forward", "-", ..] => {
                 return Err(backward());
             }
-            ["+", number] | [number] | ["forward", number] => match number.parse() {
-                Ok(0) => return Err(backward()),
-                parsed => parsed.map_err(|_| wrong())?,
-            },
+            // None of them is asked for by who wants to know the columns.
+            ["+", number] | [number] | ["forward", number] => number.parse().map_err(|_| wrong())?,
             _ => return Err(wrong()),
         };
         Ok(Fetch { name: name.text(), rows, is_move })
@@ -146,7 +145,7 @@ impl Talk {
             (true, b'I') => Hold::Kept,
             (true, _) => Hold::AtCommit,
         };
-        let portal = Portal { prepared, parameters: parameters.clone(), binary, state, hold };
+        let portal = Portal { prepared, parameters: parameters.clone(), bytes: 0, binary, state, hold };
         self.portals.insert(declare.name.clone(), portal);
         Ok(Started::Done("DECLARE CURSOR".to_owned()))
     }
@@ -161,6 +160,9 @@ impl Talk {
     pub(crate) async fn fetch(&mut self, fetch: &Fetch, limit: u64, binary: Vec<bool>) -> Result<u64, Halt> {
         self.transaction.check(false, false)?;
         self.cursor(&fetch.name)?;
+        if limit == 0 {
+            return Ok(0);
+        }
         let Some(mut portal) = self.portals.remove(&fetch.name) else { return Ok(0) };
         let mut sent = 0;
         if let PortalState::Running(rows, _) = &mut portal.state {
@@ -231,7 +233,8 @@ mod tests {
         assert_eq!(fetch("FETCH c"), Ok(("c".into(), 1, false)));
         assert_eq!(fetch("MOVE FORWARD ALL FROM c"), Ok(("c".into(), u64::MAX, true)));
         assert_eq!(fetch("FETCH 3 c"), Ok(("c".into(), 3, false)));
-        for sql in ["FETCH PRIOR FROM c", "FETCH -1 FROM c", "FETCH ABSOLUTE 1 FROM c", "FETCH 0 FROM c"] {
+        assert_eq!(fetch("FETCH 0 FROM c"), Ok(("c".into(), 0, false)));
+        for sql in ["FETCH PRIOR FROM c", "FETCH -1 FROM c", "FETCH ABSOLUTE 1 FROM c", "FETCH RELATIVE 2 FROM c"] {
             assert_eq!(fetch(sql), Err(Some(WRONG_STATE)), "{sql}");
         }
         for sql in ["FETCH", "FETCH x y FROM c", "CLOSE", "DECLARE c CURSOR", "DECLARE c SCROLL CURSOR FOR SELECT 1"] {

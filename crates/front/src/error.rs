@@ -57,6 +57,11 @@ impl Complaint {
         Complaint { severity: "WARNING", ..Complaint::error(code, message) }
     }
 
+    /// Something that a person may want to know.
+    pub(crate) fn notice(message: impl Into<String>) -> Complaint {
+        Complaint { severity: "NOTICE", ..Complaint::error("00000", message) }
+    }
+
     pub(crate) fn in_routine(self, routine: &'static str) -> Complaint {
         Complaint { routine: Some(routine), ..self }
     }

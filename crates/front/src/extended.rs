@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pithead_host::{Parameters, Session};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use pithead_host::{Parameters, Session, Statement};
 use pithead_model::Fault;
 use pithead_pg_catalog::pg_type;
 
 use crate::connection::{Halt, Talk, during};
+use crate::control::shown_schema;
 use crate::cursor::not_a_query;
 use crate::decode::{arrow_type, parameter};
 use crate::error::{
@@ -18,9 +19,10 @@ use crate::kind::{StatementKind, kind};
 use crate::lexer::{Token, tokens};
 use crate::message::{Message, Target};
 use crate::names::quoted;
-use crate::portal::{Hold, Portal, PortalState, Prepared, Started, shown_schema};
+use crate::portal::{Hold, Portal, PortalState, Prepared, Started};
 use crate::rows::{DataRows, described, formats};
 use crate::simple::completed;
+use crate::work::in_own_task;
 
 /// Most statements that a connection may have prepared.
 const STATEMENTS_MAX: usize = 4_096;
@@ -28,6 +30,8 @@ const STATEMENTS_MAX: usize = 4_096;
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// Most portals that a connection may have open.
 const PORTALS_MAX: usize = 256;
+/// Most bytes of the values that are bound to them.
+const PORTAL_BYTES_MAX: usize = 64 << 20;
 /// The type of a parameter about which nothing is known.
 const TEXT: u32 = 25;
 
@@ -57,20 +61,26 @@ impl Talk {
         if !name.is_empty() && self.statements.contains_key(&name) {
             return Err(Complaint::error(KNOWN_STATEMENT, format!("prepared statement {name:?} already exists")).into());
         }
-        let others = self.statements.iter().filter(|(known, _)| **known != name);
-        let bytes: usize = others.map(|(_, prepared)| prepared.sql.len()).sum();
-        if self.statements.len() >= STATEMENTS_MAX || bytes + sql.len() > STATEMENT_BYTES_MAX {
-            let message =
-                format!("a connection has {STATEMENTS_MAX} statements or {STATEMENT_BYTES_MAX} bytes of them prepared");
-            return Err(Complaint::error(TOO_LARGE, message).hint("DEALLOCATE those that are not needed").into());
-        }
+        self.check_statements(&name, &sql)?;
         let prepared = self.prepared(sql, types).await?;
         self.statements.insert(name, Arc::new(prepared));
         self.link.out.empty(b'1');
         Ok(())
     }
 
-    async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
+    /// An error where a connection has as many statements as it may have prepared.
+    pub(crate) fn check_statements(&self, name: &str, sql: &str) -> Result<(), Complaint> {
+        let others = self.statements.iter().filter(|(known, _)| *known != name);
+        let bytes: usize = others.map(|(_, prepared)| prepared.sql.len()).sum();
+        if self.statements.len() < STATEMENTS_MAX && bytes + sql.len() <= STATEMENT_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!("a connection has {STATEMENTS_MAX} statements or {STATEMENT_BYTES_MAX} bytes of them prepared");
+        Err(Complaint::error(TOO_LARGE, message).hint("DEALLOCATE those that are not needed"))
+    }
+
+    /// A statement, read and planned, with the types that a client gives its first parameters.
+    pub(crate) async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
         let sql = match Session::split(&sql)?.as_slice() {
             [] => String::new(),
             [one] => quoted(one).into_owned(),
@@ -85,26 +95,28 @@ impl Talk {
                     return Err(not_a_query().into());
                 }
                 let mut query = Prepared::of(declare.query.clone(), inner);
-                self.plan(&mut query, &given).await?;
+                self.plan(&mut query, given).await?;
                 (prepared.types, prepared.inferred) = (query.types.clone(), query.inferred.clone());
                 prepared.query = Some(Arc::new(query));
             }
-            StatementKind::Statement { .. } => self.plan(&mut prepared, &given).await?,
+            StatementKind::Statement { .. } => self.plan(&mut prepared, given).await?,
             StatementKind::Show(name) => prepared.schema = Some(shown_schema(name)),
             _ => {}
         }
         Ok(prepared)
     }
 
-    async fn plan(&mut self, prepared: &mut Prepared, given: &[u32]) -> Result<(), Halt> {
-        self.transaction.check(false, false)?;
+    /// Plans a statement where statements run: it may take long.
+    async fn plan(&mut self, prepared: &mut Prepared, given: Vec<u32>) -> Result<(), Halt> {
+        self.before_statement(&prepared.sql).await?;
         self.admit()?;
-        let session = Arc::clone(&self.session);
-        let planned = during(&mut self.link, &self.place.cancel, plan(&session, prepared, given)).await?;
-        planned.map_err(|halt| match halt {
-            Halt::Fault(fault) => Halt::Said(Complaint::of(&fault, &prepared.sql)),
-            other => other,
-        })
+        let (session, sql) = (Arc::clone(&self.session), prepared.sql.clone());
+        let planning = in_own_task(&self.entrance.work, async move { plan(&session, &sql, &given).await });
+        let planned = during(&mut self.link, &self.place.cancel, planning).await?;
+        let planned = planned.map_err(|fault| Complaint::of(&fault, &prepared.sql))??;
+        (prepared.types, prepared.inferred) = (planned.types, planned.inferred);
+        (prepared.schema, prepared.statement) = (planned.schema, planned.statement);
+        Ok(())
     }
 
     fn bind(
@@ -143,10 +155,24 @@ impl Talk {
             return Err(Complaint::error("42P03", format!("portal {name:?} already exists")).into());
         }
         self.check_portals()?;
+        let bytes = self.bound_bytes(&name, values)?;
         let parameters = parameters(row)?;
-        self.portals.insert(name, Portal { prepared, parameters, binary, state: PortalState::New, hold: Hold::No });
+        self.portals.insert(name, Portal { prepared, parameters, bytes, binary, state: PortalState::New, hold: Hold::No });
         self.link.out.empty(b'2');
         Ok(())
+    }
+
+    /// The bytes of values for a portal; an error where they are too many beside those of the others.
+    fn bound_bytes(&self, name: &str, values: &[Option<Vec<u8>>]) -> Result<usize, Complaint> {
+        let bytes: usize = values.iter().flatten().map(Vec::len).sum();
+        let others = self.portals.iter().filter(|(known, _)| *known != name);
+        match others.map(|(_, portal)| portal.bytes).sum::<usize>() + bytes <= PORTAL_BYTES_MAX {
+            true => Ok(bytes),
+            false => {
+                let message = format!("the values of a connection's portals have more than {PORTAL_BYTES_MAX} bytes");
+                Err(Complaint::error(TOO_LARGE, message).hint("CLOSE those that are not needed"))
+            }
+        }
     }
 
     /// An error where a connection has as many portals as it may have.
@@ -158,11 +184,12 @@ impl Talk {
         }
     }
 
-    /// The columns of a statement; those of FETCH are its cursor's.
+    /// The columns of a statement; those of FETCH are its cursor's, and those of EXECUTE its statement's.
     fn schema_of(&self, prepared: &Prepared) -> Option<SchemaRef> {
         match &prepared.kind {
             StatementKind::Fetch(fetch) if fetch.is_move => None,
             StatementKind::Fetch(fetch) => self.cursor(&fetch.name).ok().and_then(|portal| portal.prepared.schema.clone()),
+            StatementKind::Execute(execute) => self.prepared_by_name(execute).ok().and_then(|known| known.schema.clone()),
             _ => prepared.schema.clone(),
         }
     }
@@ -212,7 +239,7 @@ impl Talk {
             return Err(Complaint::of(&fault, &prepared.sql).into());
         }
         done?;
-        if !matches!(prepared.kind, StatementKind::Commit | StatementKind::Rollback) {
+        if !matches!(prepared.kind, StatementKind::Commit { .. } | StatementKind::Rollback { .. }) {
             self.portals.insert(name.to_owned(), portal);
         }
         Ok(())
@@ -226,7 +253,10 @@ impl Talk {
             let prepared = Arc::clone(&portal.prepared);
             portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters).await? {
                 Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
-                Started::Done(tag) => PortalState::Done(tag),
+                Started::Done(tag) => {
+                    self.set_what_was_asked().await?;
+                    PortalState::Done(tag)
+                }
             };
         }
         match &mut portal.state {
@@ -237,6 +267,7 @@ impl Talk {
                 match running.send(&mut self.link, &self.place.cancel, limit, &mut writer).await? {
                     false => self.link.out.empty(b's'),
                     true => {
+                        self.set_what_was_asked().await?;
                         self.link.out.complete(&completed(tag, running.sent - before));
                         portal.state = PortalState::Done(completed(tag, 0));
                     }
@@ -285,39 +316,47 @@ fn written_oids(sql: &str) -> Vec<(usize, u32)> {
     found
 }
 
+/// What planning finds out of a statement.
+struct Planned {
+    types: Vec<u32>,
+    inferred: Vec<Option<DataType>>,
+    schema: Option<SchemaRef>,
+    statement: Option<Statement>,
+}
+
 /// Finds out the types of a statement's parameters, and its columns.
-async fn plan(session: &Session, prepared: &mut Prepared, given: &[u32]) -> Result<(), Halt> {
-    prepared.inferred = session.placeholders(&prepared.sql).await?;
-    let known = |place: usize, inferred: &Option<DataType>| match given.get(place) {
+async fn plan(session: &Session, sql: &str, given: &[u32]) -> Result<Result<Planned, Complaint>, Fault> {
+    let fields = session.placeholder_fields(sql).await?;
+    let known = |place: usize, field: &Option<FieldRef>| match given.get(place) {
         Some(oid) if *oid != 0 && *oid != 705 => *oid,
-        _ => inferred.as_ref().map_or(TEXT, |data_type| pg_type(&Field::new("", data_type.clone(), true))),
+        _ => field.as_ref().map_or(TEXT, |field| pg_type(field)),
     };
-    prepared.types = prepared.inferred.iter().enumerate().map(|(place, inferred)| known(place, inferred)).collect();
-    for (place, oid) in written_oids(&prepared.sql) {
-        if let Some(told) = prepared.types.get_mut(place).filter(|told| OID_AS.contains(&(oid, **told))) {
+    let mut types: Vec<u32> = fields.iter().enumerate().map(|(place, field)| known(place, field)).collect();
+    for (place, oid) in written_oids(sql) {
+        if let Some(told) = types.get_mut(place).filter(|told| OID_AS.contains(&(oid, **told))) {
             *told = oid;
         }
     }
-    if let Some(oid) = prepared.types.iter().find(|oid| arrow_type(**oid).is_none()) {
-        return Err(
-            Complaint::error(NOT_SUPPORTED, format!("parameters of the type with the number {oid} are not supported")).into()
-        );
+    if let Some(oid) = types.iter().find(|oid| arrow_type(**oid).is_none()) {
+        let what = format!("parameters of the type with the number {oid} are not supported");
+        return Ok(Err(Complaint::error(NOT_SUPPORTED, what)));
     }
     // Columns hang on the types of the values, and not on the values.
-    let null = |(oid, inferred): (&u32, &Option<DataType>)| {
+    let null = |(oid, field): (&u32, &Option<FieldRef>)| {
         let own = arrow_type(*oid).unwrap_or(DataType::Utf8);
-        let same = inferred.as_ref().filter(|data_type| pg_type(&Field::new("", (*data_type).clone(), true)) == *oid);
-        new_null_array(same.unwrap_or(&own), 1)
+        let same = field.as_ref().filter(|field| pg_type(field) == *oid);
+        new_null_array(same.map_or(&own, |field| field.data_type()), 1)
     };
-    let row = prepared.types.iter().zip(&prepared.inferred).map(null).collect();
-    let statement = session.prepare(&prepared.sql, &parameters(row)?).await?;
-    prepared.schema = statement.schema().cloned();
-    prepared.statement = prepared.types.is_empty().then_some(statement);
-    Ok(())
+    let row = types.iter().zip(&fields).map(null).collect();
+    let statement = session.prepare(sql, &parameters(row)?).await?;
+    let inferred = fields.iter().map(|field| field.as_ref().map(|field| field.data_type().clone())).collect();
+    let schema = statement.schema().cloned();
+    let statement = types.is_empty().then_some(statement);
+    Ok(Ok(Planned { types, inferred, schema, statement }))
 }
 
 /// One row of values, the first for `$1`.
-fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
+pub(crate) fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
     if row.is_empty() {
         return Ok(Parameters::default());
     }

@@ -2,26 +2,41 @@
 
 use crate::copy::Copy;
 use crate::cursor::{Declare, Fetch, closed};
-use crate::error::{Complaint, SYNTAX};
+use crate::error::Complaint;
 use crate::lexer::{Token, tokens};
+use crate::set::{characteristics, reset, set, show};
+use crate::sql_prepared::{ExecutePrepared, Prepare};
 
 /// What CREATE INDEX is answered with. Indexes change no answer, so there is nothing to do, and a warning says so.
 pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
 /// What CREATE SCHEMA is answered with. A domain is there with its first dataset.
 pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
+/// What COMMENT ON is answered with. Comments are not kept, and a notice says so.
+pub(crate) const COMMENT: &str = "COMMENT";
+/// What DISCARD ALL is answered with, which forgets all that a connection has.
+pub(crate) const DISCARD_ALL: &str = "DISCARD ALL";
+
+/// What a block is to be, as far as BEGIN or SET TRANSACTION say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Characteristics {
+    pub(crate) isolation: Option<&'static str>,
+    pub(crate) read_only: Option<bool>,
+}
 
 /// A statement, told apart by its first words.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StatementKind {
     /// Nothing but spaces and comments.
     Empty,
-    /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here; `read_only`: if it says so.
-    Begin {
-        repeatable: bool,
-        read_only: Option<bool>,
+    /// BEGIN and START TRANSACTION, by their tags.
+    Begin(&'static str, Characteristics),
+    /// `chain`: another block begins, as this one was.
+    Commit {
+        chain: bool,
     },
-    Commit,
-    Rollback,
+    Rollback {
+        chain: bool,
+    },
     /// SAVEPOINT and RELEASE, by their tags.
     Savepoint(&'static str),
     /// ROLLBACK TO a savepoint.
@@ -32,19 +47,21 @@ pub(crate) enum StatementKind {
         value: String,
         local: bool,
     },
-    /// SET TRANSACTION, or SET SESSION CHARACTERISTICS, which is for all later ones; `read_only`: if it says so.
+    /// SET TRANSACTION, or SET SESSION CHARACTERISTICS, which is for all later ones.
     SetTransaction {
         later: bool,
-        read_only: Option<bool>,
+        to: Characteristics,
     },
     /// SHOW name; the name is in small letters.
     Show(String),
     /// RESET name, or of all.
     Reset(Option<String>),
-    /// DISCARD ALL and the like; `all`: everything.
-    Discard {
-        all: bool,
-    },
+    /// DISCARD ALL and the like, by their tags.
+    Discard(&'static str),
+    /// PREPARE of a statement by its name.
+    Prepare(Box<Prepare>),
+    /// EXECUTE of one.
+    Execute(Box<ExecutePrepared>),
     /// DEALLOCATE of a statement, or of all.
     Deallocate(Option<String>),
     /// LISTEN, UNLISTEN and what else there is nothing to do for.
@@ -69,24 +86,19 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
     let rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
     let verb = first.text();
     Ok(match verb.as_str() {
-        "begin" | "start" => {
-            let rest = rest();
-            let repeatable = rest.iter().any(|token| token.is("repeatable") || token.is("serializable"));
-            StatementKind::Begin { repeatable, read_only: access(&rest) }
-        }
-        "commit" | "end" => StatementKind::Commit,
-        "abort" => StatementKind::Rollback,
+        "begin" => StatementKind::Begin("BEGIN", characteristics(&rest())),
+        "start" => StatementKind::Begin("START TRANSACTION", characteristics(&rest())),
+        "commit" | "end" => StatementKind::Commit { chain: chains(&rest()) },
         "rollback" if rest().iter().any(|token| token.is("to")) => StatementKind::RollbackTo,
-        "rollback" => StatementKind::Rollback,
+        "rollback" | "abort" => StatementKind::Rollback { chain: chains(&rest()) },
         "savepoint" => StatementKind::Savepoint("SAVEPOINT"),
         "release" => StatementKind::Savepoint("RELEASE"),
         "set" => set(&rest())?,
         "show" => show(&rest()),
-        "reset" => {
-            let name = rest().iter().map(Token::text).collect::<Vec<_>>().join("");
-            StatementKind::Reset((name != "all").then_some(name))
-        }
-        "discard" => StatementKind::Discard { all: rest().iter().any(|token| token.is("all")) },
+        "reset" => reset(&rest()),
+        "discard" => discard(&rest()),
+        "prepare" => StatementKind::Prepare(Box::new(Prepare::read(&sql[first.end..], &rest())?)),
+        "execute" => StatementKind::Execute(Box::new(ExecutePrepared::read(&sql[first.end..], &rest())?)),
         "deallocate" => {
             let names = rest();
             let name = names.iter().find(|token| !token.is("prepare")).map(|token| (token.is("all"), token.text()));
@@ -95,6 +107,8 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
         "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
         "create" if rest().first().is_some_and(|token| token.is("index")) => StatementKind::Nothing(CREATE_INDEX),
         "create" if rest().first().is_some_and(|token| token.is("schema")) => StatementKind::Nothing(CREATE_SCHEMA),
+        "drop" if rest().first().is_some_and(|token| token.is("index")) => StatementKind::Nothing("DROP INDEX"),
+        "comment" if rest().first().is_some_and(|token| token.is("on")) => StatementKind::Nothing(COMMENT),
         "copy" => copy(sql)?,
         "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
         "fetch" | "move" => StatementKind::Fetch(Fetch::read(&rest(), verb == "move")?),
@@ -132,79 +146,32 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> StatementKind {
         "explain" => ("EXPLAIN", false),
         _ => ("SELECT", false),
     };
-    let is_view = || rest().iter().take(4).any(|token| token.is("view"));
+    let is_of = |what: &str| rest().iter().take(4).any(|token| token.is(what));
     // CREATE TABLE … AS has rows to count, as with PostgreSQL.
     let tag = match verb {
-        "create" if is_view() => "CREATE VIEW",
-        "drop" if is_view() => "DROP VIEW",
+        "create" if is_of("view") => "CREATE VIEW",
+        "drop" if is_of("view") => "DROP VIEW",
+        "create" if is_of("function") => "CREATE FUNCTION",
+        "drop" if is_of("function") => "DROP FUNCTION",
         "create" if rest().iter().any(|token| token.is("as")) => "SELECT",
         _ => tag,
     };
     StatementKind::Statement { tag, writes }
 }
 
-fn show(rest: &[Token]) -> StatementKind {
-    let words: Vec<String> = rest.iter().map(Token::text).filter(|word| word != ";").collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["time", "zone"] => StatementKind::Show("timezone".to_owned()),
-        ["transaction", "isolation", "level"] => StatementKind::Show("transaction_isolation".to_owned()),
-        ["session", "authorization"] => StatementKind::Show("session_authorization".to_owned()),
-        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all" | "log") => {
-            StatementKind::Show((*name).to_owned())
-        }
-        // The host's: SHOW TABLES and the like.
-        _ => StatementKind::Statement { tag: "SHOW", writes: false },
-    }
+fn chains(rest: &[Token]) -> bool {
+    let is_no = rest.windows(2).any(|pair| pair[0].is("no") && pair[1].is("chain"));
+    !is_no && rest.iter().any(|token| token.is("chain"))
 }
 
-fn set(rest: &[Token]) -> Result<StatementKind, Complaint> {
-    let mut rest = rest;
-    let local = rest.first().is_some_and(|first| first.is("local"));
-    if let [first, others @ ..] = rest
-        && (first.is("session") || first.is("local"))
-    {
-        rest = others;
-    }
-    match rest {
-        [first, ..] if first.is("transaction") || first.is("characteristics") => {
-            Ok(StatementKind::SetTransaction { later: first.is("characteristics"), read_only: access(rest) })
-        }
-        [time, zone, value @ ..] if time.is("time") && zone.is("zone") => {
-            let value =
-                if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
-            Ok(StatementKind::Set { name: "timezone".to_owned(), value: joined(value), local })
-        }
-        [names, value @ ..] if names.is("names") => {
-            Ok(StatementKind::Set { name: "client_encoding".to_owned(), value: joined(value), local })
-        }
-        [name, sign, value @ ..] if (sign.is("to") || sign.is_sign('=')) && !value.is_empty() => {
-            Ok(StatementKind::Set { name: name.text().to_lowercase(), value: joined(value), local })
-        }
-        _ => Err(Complaint::error(SYNTAX, "expected SET name = value").hint("SHOW ALL lists the names")),
-    }
-}
-
-/// READ ONLY or READ WRITE, the last one.
-fn access(words: &[Token]) -> Option<bool> {
-    let read_only = |pair: &[Token]| match pair {
-        [read, only] if read.is("read") && only.is("only") => Some(true),
-        [read, write] if read.is("read") && write.is("write") => Some(false),
-        _ => None,
-    };
-    words.windows(2).filter_map(read_only).next_back()
-}
-
-/// A value as it was written, without quotes and with one space for a gap.
-fn joined(value: &[Token]) -> String {
-    let (mut text, mut end) = (String::new(), None);
-    for token in value.iter().filter(|token| !token.is_sign(';')) {
-        if end.is_some_and(|end| token.start > end) {
-            text.push(' ');
-        }
-        text.push_str(&token.text());
-        end = Some(token.end);
-    }
-    text
+fn discard(rest: &[Token]) -> StatementKind {
+    let has = |word: &str| rest.iter().any(|token| token.is(word));
+    StatementKind::Discard(match (has("all"), has("plans"), has("sequences")) {
+        (true, ..) => DISCARD_ALL,
+        (_, true, _) => "DISCARD PLANS",
+        (_, _, true) => "DISCARD SEQUENCES",
+        _ => "DISCARD TEMP",
+    })
 }
 
 #[cfg(test)]
@@ -217,17 +184,43 @@ mod tests {
         for (sql, expected) in [
             (" -- nothing\n ;", StatementKind::Statement { tag: "SELECT", writes: false }),
             ("/* x */", StatementKind::Empty),
-            ("BEGIN", StatementKind::Begin { repeatable: false, read_only: None }),
-            ("start transaction isolation level repeatable read", StatementKind::Begin { repeatable: true, read_only: None }),
+            ("BEGIN", StatementKind::Begin("BEGIN", Characteristics::default())),
+            (
+                "start transaction isolation level repeatable read, read only",
+                StatementKind::Begin(
+                    "START TRANSACTION",
+                    Characteristics { isolation: Some("repeatable read"), read_only: Some(true) },
+                ),
+            ),
+            ("COMMIT AND CHAIN", StatementKind::Commit { chain: true }),
+            ("abort and no chain", StatementKind::Rollback { chain: false }),
+            ("DISCARD PLANS", StatementKind::Discard("DISCARD PLANS")),
+            ("SET ROLE NONE", set("role", "none")),
+            ("SET SESSION AUTHORIZATION \"Me\"", set("session_authorization", "Me")),
+            ("reset session authorization", StatementKind::Reset(Some("session_authorization".into()))),
+            ("RESET ROLE;", StatementKind::Reset(Some("role".into()))),
+            ("RESET ALL", StatementKind::Reset(None)),
+            ("DROP INDEX IF EXISTS i", StatementKind::Nothing("DROP INDEX")),
+            ("COMMENT ON TABLE t IS 'x'", StatementKind::Nothing(COMMENT)),
+            (
+                "CREATE OR REPLACE FUNCTION f(a INT) RETURNS INT AS 'x'",
+                StatementKind::Statement { tag: "CREATE FUNCTION", writes: true },
+            ),
             ("SET LOCAL work_mem = 1", StatementKind::Set { name: "work_mem".into(), value: "1".into(), local: true }),
             ("CREATE SCHEMA IF NOT EXISTS lab", StatementKind::Nothing(CREATE_SCHEMA)),
-            ("BEGIN READ ONLY", StatementKind::Begin { repeatable: false, read_only: Some(true) }),
-            ("SET TRANSACTION READ WRITE", StatementKind::SetTransaction { later: false, read_only: Some(false) }),
             (
-                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
-                StatementKind::SetTransaction { later: true, read_only: Some(true) },
+                "SET TRANSACTION READ WRITE",
+                StatementKind::SetTransaction { later: false, to: Characteristics { isolation: None, read_only: Some(false) } },
             ),
-            ("SET search_path TO lab, \"Public\"", set("search_path", "lab, Public")),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+                StatementKind::SetTransaction {
+                    later: true,
+                    to: Characteristics { isolation: Some("serializable"), read_only: None },
+                },
+            ),
+            ("SET search_path TO lab, \"Public\", 'My D'", set("search_path", "lab, \"Public\", \"My D\"")),
+            ("SET search_path = '\"$user\", public'", set("search_path", "\"$user\", public")),
             ("SET SESSION extra_float_digits = 3", set("extra_float_digits", "3")),
             ("set time zone 'Europe/Berlin'", set("timezone", "Europe/Berlin")),
             ("SET TimeZone = '+02:00'", set("timezone", "+02:00")),

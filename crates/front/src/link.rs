@@ -2,11 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pithead_entry::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::message::bytes_max;
@@ -34,7 +34,9 @@ const SMALL_BYTES: usize = 64 << 10;
 /// Largest message of a client who is not known yet.
 const STRANGER_BYTES: usize = 4 << 10;
 /// Bytes of large messages of all connections.
-const LARGE_BYTES_MAX: u64 = 256 << 20;
+const LARGE_BYTES_MAX: usize = 256 << 20;
+/// How long a large message waits for room among them.
+const ROOM_WAIT: Duration = Duration::from_secs(300);
 
 /// What was read.
 #[derive(Debug)]
@@ -49,25 +51,26 @@ pub(crate) enum Read {
     Gone,
 }
 
-/// Bytes of large messages that are in memory, of all connections.
-#[derive(Debug, Default)]
-pub(crate) struct Large(AtomicU64);
+/// Room for large messages in memory, of all connections.
+#[derive(Debug)]
+pub(crate) struct Large(Arc<Semaphore>);
 
-/// A large message's part of them.
-struct LargePart(Arc<Large>, u64);
+/// A large message's room. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Room(#[expect(dead_code, reason = "it is held, and not looked at")] OwnedSemaphorePermit);
 
-impl Large {
-    fn take(self: &Arc<Large>, bytes: usize) -> Option<LargePart> {
-        let bytes = bytes as u64;
-        let fits = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= LARGE_BYTES_MAX);
-        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
-        taken.is_ok().then(|| LargePart(Arc::clone(self), bytes))
+impl Default for Large {
+    fn default() -> Large {
+        Large(Arc::new(Semaphore::new(LARGE_BYTES_MAX)))
     }
 }
 
-impl Drop for LargePart {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(self.1, Ordering::AcqRel);
+impl Large {
+    /// Room for a message, in the order in which it is asked for; none: there was none for long.
+    async fn take(&self, bytes: usize, wait: Duration) -> Option<Room> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let permit = timeout(wait, Arc::clone(&self.0).acquire_many_owned(bytes)).await.ok()?;
+        permit.ok().map(Room)
     }
 }
 
@@ -82,7 +85,7 @@ pub(crate) struct Link {
     /// Whether the client is known; who is not may send small messages only.
     pub(crate) known: bool,
     /// The large message that is being worked on.
-    held: Option<LargePart>,
+    held: Option<Room>,
     metrics: Arc<Metrics>,
 }
 
@@ -113,8 +116,8 @@ impl Link {
             return self.skip(tag, bytes, false).await;
         }
         if bytes > SMALL_BYTES {
-            match self.large.take(bytes) {
-                Some(part) => self.held = Some(part),
+            match self.large.take(bytes, ROOM_WAIT).await {
+                Some(room) => self.held = Some(room),
                 None => return self.skip(tag, bytes, true).await,
             }
         }
@@ -127,6 +130,11 @@ impl Link {
         self.input.drain(..5 + bytes);
         self.input.shrink_to(SMALL_BYTES);
         Read::Message(tag, body)
+    }
+
+    /// The room of the message that came last, for who keeps its bytes beyond the next one.
+    pub(crate) fn take_room(&mut self) -> Option<Room> {
+        self.held.take()
     }
 
     async fn skip(&mut self, tag: u8, bytes: usize, busy: bool) -> Read {
@@ -198,5 +206,23 @@ impl Link {
             }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn large_messages_wait_for_room() {
+        const SHORT: Duration = Duration::from_millis(20);
+        let large = Large::default();
+        let first = large.take(LARGE_BYTES_MAX - 10, SHORT).await.unwrap();
+        let mut second = std::pin::pin!(large.take(11, ROOM_WAIT));
+        assert!(timeout(SHORT, &mut second).await.is_err(), "there is no room for it");
+        drop(first);
+        drop(second.await.unwrap());
+        let _all = large.take(LARGE_BYTES_MAX, SHORT).await.unwrap();
+        assert!(large.take(1, SHORT).await.is_none(), "it does not wait for ever");
     }
 }

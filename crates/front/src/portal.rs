@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use futures::StreamExt;
-use pithead_host::{Answer, Parameters, Statement};
+use pithead_host::{Answer, Commitment, Parameters, Statement};
 use pithead_pg_catalog::pg_type;
 
-use crate::connection::{Halt, Talk, during};
+use crate::connection::{Halt, Talk, answering};
 use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
-use crate::kind::{CREATE_INDEX, CREATE_SCHEMA, StatementKind};
+use crate::kind::StatementKind;
 use crate::rows::Rows;
-use crate::settings::is_of_host;
 use crate::work::{in_own_task, rows_in_own_task};
 
 /// A statement that was prepared.
@@ -28,12 +26,15 @@ pub(crate) struct Prepared {
     pub(crate) statement: Option<Statement>,
     /// The query of DECLARE.
     pub(crate) query: Option<Arc<Prepared>>,
+    /// Whether it was prepared by PREPARE of SQL.
+    pub(crate) by_sql: bool,
 }
 
 impl Prepared {
     /// A statement of which nothing more is known.
     pub(crate) fn of(sql: String, kind: StatementKind) -> Prepared {
-        Prepared { sql, kind, types: Vec::new(), inferred: Vec::new(), schema: None, statement: None, query: None }
+        let (types, inferred) = (Vec::new(), Vec::new());
+        Prepared { sql, kind, types, inferred, schema: None, statement: None, query: None, by_sql: false }
     }
 }
 
@@ -41,6 +42,8 @@ impl Prepared {
 pub(crate) struct Portal {
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) parameters: Parameters,
+    /// The bytes of its values, as they came.
+    pub(crate) bytes: usize,
     pub(crate) binary: Vec<bool>,
     pub(crate) state: PortalState,
     pub(crate) hold: Hold,
@@ -98,28 +101,23 @@ impl Talk {
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            StatementKind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
+            StatementKind::Statement { tag, writes } => {
+                self.before_statement(sql).await?;
+                self.start_at_host(sql, tag, *writes, prepared, parameters).await
+            }
+            StatementKind::Execute(execute) => {
+                self.transaction.check(false, false)?;
+                self.before_statement("").await?;
+                self.execute_by_name(execute).await
+            }
             StatementKind::Declare(declare) => {
                 self.transaction.check(false, false)?;
+                self.before_statement(&declare.query).await?;
                 let query = prepared.and_then(|prepared| prepared.query.as_ref());
                 self.declare(declare, query, parameters).await
             }
-            StatementKind::Commit => {
-                let ended = self.transaction.commit();
-                let is_committed = matches!(ended, Ok(("COMMIT", _)));
-                self.end_portals(is_committed);
-                self.end_settings(is_committed).await?;
-                let (tag, notice) = ended?;
-                self.notice(notice);
-                Ok(Started::Done(tag.to_owned()))
-            }
-            StatementKind::Rollback => {
-                self.end_portals(false);
-                self.end_settings(false).await?;
-                let notice = self.transaction.rollback()?;
-                self.notice(notice);
-                Ok(Started::Done("ROLLBACK".to_owned()))
-            }
+            StatementKind::Commit { chain } => self.commit(*chain).await,
+            StatementKind::Rollback { chain } => self.rollback(*chain).await,
             StatementKind::RollbackTo => {
                 self.transaction.rollback_to()?;
                 Ok(Started::Done("ROLLBACK".to_owned()))
@@ -143,22 +141,27 @@ impl Talk {
         self.admit()?;
         let (session, planned) = (Arc::clone(&self.session), prepared.cloned());
         let (sql, parameters) = (sql.to_owned(), parameters.clone());
+        let commitment = Arc::<Commitment>::default();
+        let sends = Arc::clone(&commitment);
         let work = in_own_task(&self.entrance.work, async move {
             match planned.as_ref().and_then(|prepared| prepared.statement.as_ref()) {
-                Some(statement) => statement.run(&session).await,
-                None => session.run_with(&sql, &parameters).await,
+                Some(statement) => statement.run_until(&session, &sends).await,
+                None => session.run_until(&sql, &parameters, &sends).await,
             }
         });
-        let Answer { schema, rows, is_query, changed, .. } = during(&mut self.link, &self.place.cancel, work).await??;
-        if writes {
+        let answer = answering(&mut self.link, &self.place.cancel, &commitment, work).await?;
+        // Of one that has failed nobody may know whether its change was made.
+        if commitment.is_sent() || writes && answer.is_ok() {
             self.transaction.wrote();
         }
+        let Answer { schema, rows, is_query, changed, .. } = answer?;
         if is_query {
             let told = match prepared.and_then(|prepared| prepared.schema.as_ref().map(|told| (prepared, told))) {
                 Some((prepared, told)) => still_told(prepared, told, &schema)?,
                 None => schema,
             };
-            return Ok(Started::Rows(Rows::new(Arc::clone(&told), rows_in_own_task(&self.entrance.work, rows)), told, tag));
+            let rows = Rows::new(Arc::clone(&told), rows_in_own_task(&self.entrance.work, rows));
+            return Ok(Started::Rows(rows.of_what_was_sent(commitment.is_sent()), told, tag));
         }
         Ok(Started::Done(match (tag, changed) {
             ("INSERT", changed) => format!("INSERT 0 {}", changed.unwrap_or(0)),
@@ -177,108 +180,4 @@ impl Talk {
         self.notice(notice);
         Ok(())
     }
-
-    /// What the server does itself.
-    async fn control(&mut self, kind: &StatementKind) -> Result<Started, Halt> {
-        let tag = match kind {
-            StatementKind::Close(name) => return self.close_cursor(name.as_deref()),
-            StatementKind::Begin { repeatable, read_only } => {
-                let read_only = read_only.unwrap_or_else(|| self.settings.is_read_only());
-                let notice = self.transaction.begin(*repeatable, read_only)?;
-                self.notice(notice);
-                "BEGIN"
-            }
-            StatementKind::Savepoint(tag) => {
-                self.transaction.savepoint(tag)?;
-                *tag
-            }
-            StatementKind::Set { name, value, local } => {
-                self.set_in_block(name, value, *local).await?;
-                "SET"
-            }
-            StatementKind::SetTransaction { read_only: None, .. } => "SET",
-            StatementKind::SetTransaction { later: true, read_only: Some(read_only) } => {
-                self.settings.set("default_transaction_read_only", if *read_only { "on" } else { "off" })?;
-                "SET"
-            }
-            StatementKind::SetTransaction { later: false, read_only: Some(read_only) } => {
-                let notice = self.transaction.set_read_only(*read_only)?;
-                self.notice(notice);
-                "SET"
-            }
-            StatementKind::Show(name) => return self.show(name).await,
-            StatementKind::Reset(name) => {
-                self.reset(name.as_deref()).await?;
-                "RESET"
-            }
-            StatementKind::Discard { all: true } => {
-                self.portals.clear();
-                self.statements.clear();
-                self.reset(None).await?;
-                "DISCARD ALL"
-            }
-            StatementKind::Discard { all: false } => "DISCARD",
-            StatementKind::Deallocate(name) => {
-                match name {
-                    Some(name) => drop(self.statements.remove(name)),
-                    None => self.statements.clear(),
-                }
-                "DEALLOCATE"
-            }
-            StatementKind::Nothing(tag) => {
-                let known = match *tag {
-                    CREATE_INDEX => Some("there are no indexes here, so that none was made"),
-                    CREATE_SCHEMA => Some("a schema is there with its first table"),
-                    _ => None,
-                };
-                self.notice(known.map(|known| Complaint::warning("01000", known)));
-                tag
-            }
-            _ => "",
-        };
-        Ok(Started::Done(tag.to_owned()))
-    }
-
-    async fn reset(&mut self, name: Option<&str>) -> Result<(), Halt> {
-        match name {
-            Some(name) => self.set(name, "default").await,
-            None => {
-                for name in self.settings.changed() {
-                    self.set(&name, "default").await?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    async fn show(&mut self, name: &str) -> Result<Started, Halt> {
-        let schema = shown_schema(name);
-        let value = if is_of_host(name) { self.shown_by_host(name).await? } else { self.settings.show(name) };
-        let Some(value) = value else {
-            let message = format!("unrecognized configuration parameter {name:?}");
-            return Err(Complaint::error(crate::error::UNKNOWN_SETTING, message).into());
-        };
-        let column = Arc::new(arrow::array::StringArray::from(vec![value]));
-        let batch = arrow::array::RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(pithead_model::Fault::bug);
-        Ok(Started::Rows(Rows::new(Arc::clone(&schema), futures::stream::iter([batch]).boxed()), schema, "SHOW"))
-    }
-
-    /// A setting of the host's, whose rows are its name and its value.
-    pub(crate) async fn shown_by_host(&mut self, name: &str) -> Result<Option<String>, Halt> {
-        use arrow::util::display::array_value_to_string;
-        let mut rows = self.session.run(&format!("SHOW {name}")).await?.rows;
-        while let Some(batch) = rows.next().await {
-            let batch = batch?;
-            if batch.num_rows() > 0 && batch.num_columns() > 1 {
-                return Ok(array_value_to_string(batch.column(1), 0).ok());
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// The column of SHOW.
-pub(crate) fn shown_schema(name: &str) -> SchemaRef {
-    use arrow::datatypes::{Field, Schema};
-    Arc::new(Schema::new(vec![Field::new(name, DataType::Utf8, true)]))
 }

@@ -12,6 +12,10 @@ pub(crate) struct Replies {
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
     pub(crate) name: String,
+    /// The number of its table; 0: it is of none.
+    pub(crate) table: u32,
+    /// Its number there, from 1.
+    pub(crate) number: i16,
     pub(crate) oid: u32,
     pub(crate) length: i16,
     pub(crate) modifier: i32,
@@ -87,8 +91,8 @@ impl Replies {
             out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
             for column in columns {
                 text(out, &column.name);
-                // Neither the number of a table nor that of a column of it.
-                out.extend_from_slice(&[0; 6]);
+                out.extend_from_slice(&column.table.to_be_bytes());
+                out.extend_from_slice(&column.number.to_be_bytes());
                 out.extend_from_slice(&column.oid.to_be_bytes());
                 out.extend_from_slice(&column.length.to_be_bytes());
                 out.extend_from_slice(&column.modifier.to_be_bytes());

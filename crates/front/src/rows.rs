@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use pithead_host::converted;
+use pithead_host::{ORIGIN, converted};
 use pithead_model::{Blame, Fault};
 use pithead_pg_catalog::{modifier, pg_type};
 
@@ -23,6 +23,8 @@ pub(crate) struct Rows {
     schema: SchemaRef,
     stream: BoxStream<'static, Result<RecordBatch, Fault>>,
     batch: Option<Batch>,
+    /// Whether they tell of a change that was sent.
+    is_sent: bool,
     /// Rows that were sent.
     pub(crate) sent: u64,
 }
@@ -42,7 +44,12 @@ pub(crate) trait WriteRow {
 impl Rows {
     /// Rows whose columns were told as `schema` has them.
     pub(crate) fn new(schema: SchemaRef, stream: BoxStream<'static, Result<RecordBatch, Fault>>) -> Rows {
-        Rows { schema, stream, batch: None, sent: 0 }
+        Rows { schema, stream, batch: None, is_sent: false, sent: 0 }
+    }
+
+    /// The same, of a statement that has sent what it changes: it cannot be cancelled any more.
+    pub(crate) fn of_what_was_sent(self, is_sent: bool) -> Rows {
+        Rows { is_sent, ..self }
     }
 
     /// Sends at most `limit` rows. Whether all have been sent.
@@ -53,6 +60,8 @@ impl Rows {
         limit: u64,
         writer: &mut impl WriteRow,
     ) -> Result<bool, Halt> {
+        let never = Cancel::default();
+        let cancel = if self.is_sent { &never } else { cancel };
         let mut left = limit;
         loop {
             let Some(batch) = &mut self.batch else {
@@ -149,12 +158,19 @@ impl WriteRow for NoRows {
 
 /// The columns of a schema as clients are told of them.
 pub(crate) fn described(schema: &Schema, binary: &[bool]) -> Vec<Described> {
-    let one = |(field, binary): (&Arc<arrow::datatypes::Field>, &bool)| {
+    let one = |(field, binary): (&Arc<Field>, &bool)| {
         let oid = pg_type(field);
         let modifier = modifier(field.data_type());
-        Described { name: field.name().clone(), oid, length: length_of(oid), modifier, binary: *binary }
+        let (table, number) = origin(field).unwrap_or_default();
+        Described { name: field.name().clone(), table, number, oid, length: length_of(oid), modifier, binary: *binary }
     };
     schema.fields().iter().zip(binary).map(one).collect()
+}
+
+/// The number of the table that a column is of, and its number there; none: it is computed, or that is not known.
+fn origin(field: &Field) -> Option<(u32, i16)> {
+    let (table, number) = field.metadata().get(ORIGIN)?.split_once('.')?;
+    Some((table.parse().ok()?, number.parse().ok()?))
 }
 
 /// The formats of so many columns, from codes as Bind gives them: none is text for all, one is for all.

@@ -1,8 +1,8 @@
 //! [`serve`]: takes connections of clients until it is told to stop.
 
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use pithead_entry::{Connection, Doorman, Protocol, ServeOptions, ServerTls, Shutdown, accept};
@@ -16,12 +16,20 @@ use tokio::task::JoinSet;
 
 use crate::cancel::Running;
 use crate::connection::Talk;
+use crate::error::{Complaint, TOO_MANY};
 use crate::link::Large;
 use crate::metrics::Metrics;
+use crate::reply::Replies;
 use crate::startup::begin;
 
 /// As far as the entry has to know it: TLS is agreed on by a message of the protocol.
 const PROTOCOL: Protocol = Protocol { name: "PostgreSQL", alpn: b"postgresql", greeting: b"" };
+/// What a client is told that has to make room for newer ones before it is known who it is.
+static TOO_MANY_WAIT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut replies = Replies::default();
+    replies.error(&Complaint::fatal(TOO_MANY, "sorry, too many clients already").hint("connect again, fewer at a time"));
+    replies.bytes
+});
 /// How long statements that run may go on once the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Threads for connections.
@@ -122,15 +130,19 @@ async fn take(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let Some(Ok(connection)) = taken else { break };
+        connection.peer().place.end().say(&TOO_MANY_WAIT);
         talks.spawn(talk(Arc::clone(front), Arc::clone(entrance), connection, stopped.clone()));
     }
     // Nothing more is taken.
     drop(connections);
+    let stopping = Instant::now();
     let ended = async { while talks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_GRACE, ended).await.is_err() {
         tracing::warn!("statements of clients were cut short: the server stops");
     }
     talks.shutdown().await;
+    // What goes on after statements that were answered.
+    front.host.settled(STOP_GRACE.saturating_sub(stopping.elapsed())).await;
 }
 
 async fn talk(front: Arc<Front>, entrance: Arc<Entrance>, connection: Connection, stop: watch::Receiver<bool>) {

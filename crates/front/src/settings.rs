@@ -5,20 +5,45 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use parking_lot::Mutex;
-use pithead_pg_catalog::{BLOCK_WRITES, SETTINGS, Shown, setting};
+use pithead_pg_catalog::{BLOCK_WRITES, ConnectionFacts, CursorFacts, PreparedFacts, SETTINGS, SearchPath, Setting, setting};
 
 use crate::error::{Complaint, FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
+use crate::search_path::{self, Wanted};
+use crate::time_zone::zone;
 
 /// Longest value of a setting.
 const VALUE_BYTES_MAX: usize = 16 << 10;
+/// Most settings of a client's own.
+const OWN_MAX: usize = 256;
+/// The setting of the block that is open, or of those to come.
+const BLOCK: [(&str, &str); 2] =
+    [("transaction_isolation", "default_transaction_isolation"), ("transaction_read_only", "default_transaction_read_only")];
 
 /// A client's settings, by their names in small letters.
-#[derive(Debug)]
 pub(crate) struct ClientSettings {
     values: Mutex<BTreeMap<String, String>>,
     /// What the values were at the beginning: RESET brings them back.
     first: Mutex<BTreeMap<String, String>>,
-    user: String,
+    /// What the block has that is open.
+    block: Mutex<BTreeMap<&'static str, String>>,
+    /// What functions of the statement that runs have asked for.
+    asked: Mutex<Vec<Asked>>,
+    /// Where bare names are looked up, as it was found last.
+    path: Mutex<Arc<SearchPath>>,
+    /// What is prepared and which cursors there are, as the catalogue was told last.
+    pub(crate) listed: Mutex<(Vec<PreparedFacts>, Vec<CursorFacts>)>,
+    pub(crate) user: String,
+    database: String,
+    /// The domain of who sets no path.
+    domain: String,
+}
+
+/// A setting that a function has asked to be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) local: bool,
 }
 
 /// What is to be done beside keeping a value.
@@ -32,37 +57,66 @@ pub(crate) enum Effect {
     Session(&'static str, String),
     /// The same, and the client is told.
     SessionAndTold(&'static str, String, &'static str),
+    /// Names are looked up elsewhere.
+    Path,
 }
 
-/// Whether a setting is the host's: its name has a point, and it is none of those that are kept here.
+/// Whether a setting is the host's, and none of those that are kept here.
 pub(crate) fn is_of_host(name: &str) -> bool {
-    name.contains('.') && setting(name).is_none()
+    const PREFIXES: [&str; 2] = ["pithead.", "datafusion."];
+    let name = name.to_ascii_lowercase();
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && setting(&name).is_none()
+}
+
+/// Whether a setting is a client's own: its name has a point in it.
+fn is_own(name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|first: char| first.is_alphabetic() || first == '_')
+            && part.chars().all(|character| character.is_alphanumeric() || character == '_' || character == '$')
+    };
+    name.contains('.') && name.split('.').all(is_part) && setting(name).is_none()
 }
 
 impl ClientSettings {
-    pub(crate) fn new(user: &str) -> Arc<ClientSettings> {
+    pub(crate) fn new(user: &str, database: &str, domain: &str) -> Arc<ClientSettings> {
         let first = BTreeMap::from([
+            ("role".to_owned(), "none".to_owned()),
+            ("session_authorization".to_owned(), user.to_owned()),
             ("timezone".to_owned(), "UTC".to_owned()),
-            ("search_path".to_owned(), "\"$user\", public".to_owned()),
+            ("search_path".to_owned(), pithead_pg_catalog::quoted(domain)),
             ("statement_timeout".to_owned(), "0".to_owned()),
         ]);
-        Arc::new(ClientSettings { values: Mutex::new(first.clone()), first: Mutex::new(first), user: user.to_owned() })
+        Arc::new(ClientSettings {
+            values: Mutex::new(first.clone()),
+            first: Mutex::new(first),
+            block: Mutex::default(),
+            asked: Mutex::default(),
+            path: Mutex::default(),
+            listed: Mutex::default(),
+            user: user.to_owned(),
+            database: database.to_owned(),
+            domain: domain.to_owned(),
+        })
     }
 
-    /// The value of a setting; none: there is no such setting.
+    /// The value of a setting, as SHOW gives it; none: there is no such setting.
     pub(crate) fn show(&self, name: &str) -> Option<String> {
         let name = name.to_lowercase();
-        if matches!(name.as_str(), "session_authorization" | "role") {
-            return Some(self.user.clone());
+        if let Some((_, later)) = BLOCK.iter().find(|(known, _)| *known == name) {
+            let own = self.block.lock().get(name.as_str()).cloned();
+            return own.or_else(|| self.value(later)).map(|value| switched(&name, value));
         }
-        let set = self.values.lock().get(&name).cloned();
-        set.or_else(|| setting(&name).map(|known| known.default.to_owned()))
+        let value = self.value(&name)?;
+        match name.as_str() {
+            "search_path" => Some(search_path::shown(&value, &self.user, &self.path.lock(), &self.domain)),
+            _ => Some(value),
+        }
     }
 
-    /// The same as a function.
-    pub(crate) fn shown(self: &Arc<Self>) -> Shown {
-        let settings = Arc::clone(self);
-        Arc::new(move |name| settings.show(name))
+    /// The value as it was set.
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let set = self.values.lock().get(name).cloned();
+        set.or_else(|| setting(name).map(|known| known.default.to_owned()))
     }
 
     /// Whether a block may have several statements that write, each committed when it ends.
@@ -72,42 +126,88 @@ impl ClientSettings {
 
     /// Whether transactions are read-only where they do not say it.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.show("default_transaction_read_only")
-            .is_some_and(|value| ["on", "true", "yes", "1"].contains(&value.to_lowercase().as_str()))
+        self.value("default_transaction_read_only").is_some_and(|value| is_on(&value))
+    }
+
+    /// What the block that is open has; none: what it had before.
+    pub(crate) fn set_block(&self, isolation: Option<&str>, read_only: Option<bool>) {
+        let mut block = self.block.lock();
+        block.extend(isolation.map(|isolation| (BLOCK[0].0, isolation.to_owned())));
+        block.extend(read_only.map(|read_only| (BLOCK[1].0, if read_only { "on" } else { "off" }.to_owned())));
+    }
+
+    /// The block has ended.
+    pub(crate) fn end_block(&self) {
+        self.block.lock().clear();
     }
 
     /// Sets one; those of the host do not come here.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<Effect, Complaint> {
         let name = name.to_lowercase();
+        let (kept, effect) = self.judged(&name, value)?;
+        self.values.lock().insert(name, kept);
+        Ok(effect)
+    }
+
+    /// The value that is kept of one, and what is to be done beside it.
+    fn judged(&self, name: &str, value: &str) -> Result<(String, Effect), Complaint> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Complaint::error(WRONG_SETTING, format!("a value of {} bytes is too long for {name}", value.len())));
         }
-        let default = value.eq_ignore_ascii_case("default");
-        let value = if default {
-            self.first.lock().get(&name).cloned().or_else(|| setting(&name).map(|known| known.default.to_owned()))
-        } else {
-            Some(value.to_owned())
+        let first = || self.first.lock().get(name).cloned();
+        let default = || first().or_else(|| setting(name).map(|known| known.default.to_owned()));
+        let value = match (value.eq_ignore_ascii_case("default"), is_own(name)) {
+            (true, is_own) => default().or_else(|| is_own.then(String::new)).ok_or_else(|| unknown(name))?,
+            (false, _) => value.to_owned(),
         };
-        let Some(value) = value else { return Err(unknown(&name)) };
-        let effect = match name.as_str() {
+        let effect = match name {
             "timezone" => Effect::SessionAndTold("datafusion.execution.time_zone", zone(&value)?, "TimeZone"),
-            "search_path" => Effect::Session("datafusion.catalog.default_schema", first_schema(&value)),
+            "search_path" => Effect::Path,
             "statement_timeout" => Effect::Session("pithead.statement_timeout", value.clone()),
-            "session_authorization" | "role"
-                if value.eq_ignore_ascii_case(&self.user) || value.eq_ignore_ascii_case("none") =>
-            {
-                return Ok(Effect::None);
-            }
-            "session_authorization" | "role" => {
-                return Err(Complaint::error("42501", format!("who connects as {} cannot become {value}", self.user)));
-            }
-            _ => known(&name, &value)?,
+            "session_authorization" | "role" => return self.role(name, &value),
+            _ if is_own(name) => self.has_room(name).map(|()| Effect::None)?,
+            _ => known(name, &value)?,
         };
         // Names of encodings have other forms that mean the same.
-        let kept = if name == "client_encoding" { "UTF8".to_owned() } else { value };
-        let kept = if name == "datestyle" { "ISO, MDY".to_owned() } else { kept };
-        self.values.lock().insert(name, kept);
-        Ok(effect)
+        let kept = match name {
+            "client_encoding" => "UTF8".to_owned(),
+            "datestyle" => "ISO, MDY".to_owned(),
+            name => switched(name, value),
+        };
+        Ok((kept, effect))
+    }
+
+    /// Nobody becomes somebody else.
+    fn role(&self, name: &str, value: &str) -> Result<(String, Effect), Complaint> {
+        let is_none = value.eq_ignore_ascii_case("none");
+        if value == self.user || is_none && name == "role" {
+            return Ok((if is_none { "none".to_owned() } else { value.to_owned() }, Effect::None));
+        }
+        Err(Complaint::error("42501", format!("who connects as {} cannot become {value}", self.user)))
+    }
+
+    fn has_room(&self, name: &str) -> Result<(), Complaint> {
+        let values = self.values.lock();
+        let own = values.keys().filter(|known| is_own(known)).count();
+        match own < OWN_MAX || values.contains_key(name) {
+            true => Ok(()),
+            false => Err(Complaint::error(WRONG_SETTING, format!("a connection has {OWN_MAX} settings of its own, at most"))),
+        }
+    }
+
+    /// What functions have asked for since this was asked last.
+    pub(crate) fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock())
+    }
+
+    /// The domains that bare names are to be looked up in.
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+        search_path::wanted(&self.value("search_path").unwrap_or_default(), &self.user)
+    }
+
+    /// Where they are looked up.
+    pub(crate) fn found(&self, path: SearchPath) {
+        *self.path.lock() = Arc::new(path);
     }
 
     /// What is set now is what RESET brings back.
@@ -128,12 +228,8 @@ impl ClientSettings {
 
     /// What a client is told when it begins.
     pub(crate) fn told(&self) -> Vec<(&'static str, String)> {
-        let known = SETTINGS.iter().filter(|known| {
-            known.is_told
-                || known.name == "server_version"
-                || known.name == "server_encoding"
-                || known.name == "standard_conforming_strings"
-        });
+        const ALSO: [&str; 3] = ["server_version", "server_encoding", "standard_conforming_strings"];
+        let known = SETTINGS.iter().filter(|known| known.is_told || ALSO.contains(&known.name));
         let mut told: Vec<_> = known.map(|known| (known.name, self.show(known.name).unwrap_or_default())).collect();
         told.push(("TimeZone", self.show("timezone").unwrap_or_default()));
         told.push(("session_authorization", self.user.clone()));
@@ -147,6 +243,62 @@ impl ClientSettings {
         let utc = || "+00:00".parse().unwrap_or_else(|_| unreachable!("an offset of nothing"));
         let parsed = name.parse::<Tz>().unwrap_or_else(|_| utc());
         (name, parsed)
+    }
+}
+
+impl ConnectionFacts for ClientSettings {
+    fn show(&self, name: &str) -> Option<String> {
+        let asked = self.asked.lock().iter().rev().find(|asked| asked.name.eq_ignore_ascii_case(name)).cloned();
+        asked.map(|asked| asked.value).or_else(|| ClientSettings::show(self, name))
+    }
+
+    fn set(&self, name: &str, value: &str, local: bool) -> Result<String, String> {
+        let name = name.to_lowercase();
+        let kept = match is_of_host(&name) {
+            true => value.to_owned(),
+            false => self.judged(&name, value).map_err(|complaint| complaint.message)?.0,
+        };
+        let mut asked = self.asked.lock();
+        // A row of many asks for the same again.
+        asked.retain(|known| known.name != name);
+        if asked.len() >= OWN_MAX {
+            return Err("too many settings are set by one statement".to_owned());
+        }
+        asked.push(Asked { name, value: kept.clone(), local });
+        Ok(kept)
+    }
+
+    fn database(&self) -> String {
+        self.database.clone()
+    }
+
+    fn path(&self) -> Arc<SearchPath> {
+        Arc::clone(&self.path.lock())
+    }
+
+    fn names_results(&self) -> bool {
+        true
+    }
+
+    fn prepared(&self) -> Vec<PreparedFacts> {
+        self.listed.lock().0.clone()
+    }
+
+    fn cursors(&self) -> Vec<CursorFacts> {
+        self.listed.lock().1.clone()
+    }
+}
+
+fn is_on(value: &str) -> bool {
+    ["on", "true", "yes", "1"].contains(&value.to_lowercase().as_str())
+}
+
+/// A value of one that is on or off, as SHOW gives it.
+fn switched(name: &str, value: String) -> String {
+    let is_switch = |known: &Setting| known.values.contains(&"yes") && known.values.contains(&"off");
+    match setting(name) {
+        Some(known) if is_switch(known) => if is_on(&value) { "on" } else { "off" }.to_owned(),
+        _ => value,
     }
 }
 
@@ -167,64 +319,5 @@ fn unknown(name: &str) -> Complaint {
         .hint("SELECT name FROM pg_settings lists those of PostgreSQL that are known, SHOW ALL those of the host")
 }
 
-/// A time zone under a name that the engine knows.
-fn zone(value: &str) -> Result<String, Complaint> {
-    let value = value.trim();
-    let known = match value.to_ascii_lowercase().as_str() {
-        "utc" | "gmt" | "z" | "zulu" | "etc/utc" | "localtime" | "local" | "default" => "UTC",
-        _ => value,
-    };
-    let hours = known.parse::<i32>().ok().filter(|hours| (-15..=15).contains(hours)).map(|hours| format!("{hours:+03}:00"));
-    let known = hours.unwrap_or_else(|| known.to_owned());
-    match known.parse::<Tz>() {
-        Ok(_) => Ok(known),
-        Err(_) => Err(Complaint::error(WRONG_SETTING, format!("invalid value for TimeZone: {value:?}"))
-            .hint("a name such as 'Europe/Berlin', or an offset such as '+02:00'")),
-    }
-}
-
-/// The first domain of a search path; PostgreSQL's usual names are no domains.
-fn first_schema(path: &str) -> String {
-    let names = path.split(',').map(|name| name.trim().trim_matches('"').trim_matches('\''));
-    let mut names =
-        names.filter(|name| !name.is_empty() && !["$user", "public", "pg_catalog", "information_schema"].contains(name));
-    names.next().unwrap_or("main").to_owned()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_checked_and_kept() {
-        let settings = ClientSettings::new("me");
-        assert_eq!(settings.set("DateStyle", "ISO, DMY").unwrap(), Effect::Told("DateStyle"));
-        assert_eq!(settings.set("datestyle", "German").unwrap_err().code, WRONG_SETTING);
-        // As asyncpg writes it.
-        assert!(settings.set("client_encoding", "'utf-8'").is_ok());
-        assert_eq!(settings.set("client_encoding", "latin1").unwrap_err().code, WRONG_SETTING);
-        assert_eq!(settings.set("nothing", "1").unwrap_err().code, UNKNOWN_SETTING);
-        assert_eq!(settings.set("server_version", "9").unwrap_err().code, FIXED_SETTING);
-        assert_eq!(settings.set("application_name", "x").unwrap(), Effect::Told("application_name"));
-        assert_eq!(settings.show("Application_Name").as_deref(), Some("x"));
-        assert_eq!(settings.changed(), ["application_name", "client_encoding", "datestyle"]);
-        assert_eq!(
-            settings.set("search_path", "\"$user\", lab, public").unwrap(),
-            Effect::Session("datafusion.catalog.default_schema", "lab".into())
-        );
-        assert!(settings.set("timezone", "Nowhere").is_err());
-        settings.set("timezone", "2").unwrap();
-        assert_eq!(settings.zone().0, "+02:00");
-    }
-
-    #[test]
-    fn blocks_have_one_write_unless_the_client_asks_for_many() {
-        let settings = ClientSettings::new("me");
-        assert!(!settings.many_writes() && is_of_host("pithead.statement_timeout") && !is_of_host(BLOCK_WRITES));
-        assert_eq!(settings.set(BLOCK_WRITES, "two").unwrap_err().code, WRONG_SETTING);
-        settings.set(BLOCK_WRITES, "many").unwrap();
-        assert!(settings.many_writes());
-        settings.set(BLOCK_WRITES, "default").unwrap();
-        assert!(!settings.many_writes());
-    }
-}
+mod tests;

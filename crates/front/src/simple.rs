@@ -62,11 +62,13 @@ impl Talk {
                 }
                 let binary = self.cursor(&fetch.name)?.binary.clone();
                 let rows = self.fetch(fetch, fetch.rows, binary).await?;
+                self.set_what_was_asked().await?;
                 self.link.out.complete(&fetch.tag(rows));
                 Ok(())
             }
             _ => match self.start(sql, &kind, None, &Parameters::default()).await? {
                 Started::Done(tag) => {
+                    self.set_what_was_asked().await?;
                     self.link.out.complete(&tag);
                     Ok(())
                 }
@@ -75,6 +77,7 @@ impl Talk {
                     self.link.out.columns(&described(&schema, &binary));
                     let mut writer = DataRows { binary, zone: self.settings.zone().1 };
                     rows.send(&mut self.link, &self.place.cancel, u64::MAX, &mut writer).await?;
+                    self.set_what_was_asked().await?;
                     self.link.out.complete(&completed(tag, rows.sent));
                     Ok(())
                 }

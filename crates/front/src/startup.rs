@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use pithead_entry::{Connection, Identity, Peer, TurnedAway};
+use pithead_entry::{Connection, Identity, Peer, TlsNow, TurnedAway};
 use pithead_model::{Blame, Fault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{Complaint, NOT_AUTHORIZED, PROTOCOL_VIOLATION, TOO_MANY, WRONG_PASSWORD};
 use crate::link::{Link, Read};
 use crate::message::{Message, STARTUP_BYTES_MAX, Startup};
+use crate::scram;
 use crate::serve::{Entrance, Front};
 
 /// How often a client may ask for encryption before it begins.
 const ASKED_MAX: usize = 4;
-/// A password is asked for in clear. It is a token, of which the access file has a hash that no challenge can be made of.
+/// A password is asked for in clear. It is a token of which the access file has a hash alone, which no challenge can be made of.
 const CLEARTEXT: i32 = 3;
 
 /// A connection whose caller is known.
@@ -21,7 +22,7 @@ pub(crate) struct Begun {
     pub(crate) link: Link,
     pub(crate) peer: Arc<Peer>,
     pub(crate) caller: Arc<Identity>,
-    /// What it is known by; none: something else.
+    /// What it is known by: a token, or the pass of who has proven one; none: something else.
     pub(crate) token: Option<Vec<u8>>,
     pub(crate) user: String,
     /// Settings that it begins with.
@@ -30,16 +31,18 @@ pub(crate) struct Begun {
 
 /// Brings a connection to where statements are taken. None: it has ended, or was there to cancel something.
 pub(crate) async fn begin(front: &Arc<Front>, entrance: &Entrance, mut connection: Connection) -> Option<Begun> {
-    let mut secured = false;
+    let mut secured: Option<Arc<TlsNow>> = None;
     for _ in 0..ASKED_MAX {
         let body = first(&mut connection).await?;
         match Startup::read(&body) {
             Ok(Startup::Tls) => match &entrance.tls {
-                Some(tls) if !secured => {
+                Some(tls) if secured.is_none() => {
                     connection.write_all(b"S").await.ok()?;
                     connection.flush().await.ok()?;
-                    connection = connection.secure(tls.get()).await.map_err(|why| tracing::debug!("no TLS: {why}")).ok()?;
-                    secured = true;
+                    let now = tls.now();
+                    let within = connection.secure(Arc::clone(&now.config)).await;
+                    connection = within.map_err(|why| tracing::debug!("no TLS: {why}")).ok()?;
+                    secured = Some(now);
                 }
                 _ => connection.write_all(b"N").await.ok()?,
             },
@@ -49,7 +52,7 @@ pub(crate) async fn begin(front: &Arc<Front>, entrance: &Entrance, mut connectio
                 return None;
             }
             Ok(Startup::Session { minor, parameters }) => {
-                return session(front, entrance, connection, secured, minor, parameters).await;
+                return session(front, entrance, connection, secured.as_deref(), minor, parameters).await;
             }
             Err(why) => {
                 front.metrics.began("malformed");
@@ -85,7 +88,7 @@ async fn session(
     front: &Arc<Front>,
     entrance: &Entrance,
     connection: Connection,
-    secured: bool,
+    secured: Option<&TlsNow>,
     minor: u16,
     parameters: Vec<(String, String)>,
 ) -> Option<Begun> {
@@ -114,7 +117,7 @@ async fn session(
     }
 }
 
-/// Who calls: the user name, the identity, and the password that proved it.
+/// Who calls: the user name, the identity, and the password or the pass that says so.
 type Login = (String, Arc<Identity>, Option<Vec<u8>>);
 
 /// Finds out who calls; without a complaint, the connection has ended.
@@ -122,10 +125,10 @@ async fn known(
     entrance: &Entrance,
     link: &mut Link,
     peer: &Peer,
-    secured: bool,
+    secured: Option<&TlsNow>,
     parameters: &[(String, String)],
 ) -> Result<Login, Option<Complaint>> {
-    if entrance.tls.is_some() && !secured {
+    if entrance.tls.is_some() && secured.is_none() {
         return Err(Some(
             Complaint::fatal(NOT_AUTHORIZED, "connections to this server are within TLS").hint("sslmode=require"),
         ));
@@ -133,7 +136,7 @@ async fn known(
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone()).filter(|user| !user.is_empty());
     let Some(user) = user else { return Err(Some(Complaint::fatal(NOT_AUTHORIZED, "no user name is given"))) };
     let token = match entrance.doorman.asks_for_token(peer) {
-        true => Some(password(link).await?),
+        true => Some(credentials(entrance, link, peer, secured, &user).await?),
         false => None,
     };
     let admitted = entrance.doorman.admit(peer, || Ok(token.as_deref()));
@@ -146,6 +149,25 @@ async fn known(
         }
         Err(TurnedAway::Unknown(fault)) => Err(Some(refused(entrance, peer, &fault, wrong, &user).await)),
         Err(TurnedAway::TooMany(fault)) => Err(Some(Complaint::fatal(TOO_MANY, fault.message))),
+    }
+}
+
+/// The token of somebody who says a name, or the pass of who has proven that it has one.
+async fn credentials(
+    entrance: &Entrance,
+    link: &mut Link,
+    peer: &Peer,
+    secured: Option<&TlsNow>,
+    user: &str,
+) -> Result<Vec<u8>, Option<Complaint>> {
+    let Some(challenge) = entrance.doorman.challenge(user) else { return password(link).await };
+    let end_point = secured.and_then(|tls| tls.end_point.as_deref());
+    match scram::exchange(link, &challenge, end_point).await? {
+        Some(proven) => Ok(entrance.doorman.pass(&proven)),
+        None => {
+            let fault = Fault::new(Blame::Access, format!("user {user:?} has not proven a token"));
+            Err(Some(refused(entrance, peer, &fault, WRONG_PASSWORD, user).await))
+        }
     }
 }
 

@@ -32,8 +32,7 @@ impl Transaction {
         match self {
             Transaction::None => {
                 *self = Transaction::Open { wrote: false, read_only };
-                let notice = "each statement of this transaction sees the newest data: the isolation is read committed";
-                Ok(repeatable.then(|| Complaint::warning(NOT_SUPPORTED, notice)))
+                Ok(repeatable.then(is_read_committed))
             }
             Transaction::Open { .. } => Ok(Some(Complaint::warning("25001", "there is already a transaction in progress"))),
             Transaction::Failed { .. } => Err(failed()),
@@ -137,6 +136,12 @@ impl Transaction {
             *self = Transaction::Failed { wrote, read_only };
         }
     }
+}
+
+/// What a person should know who asks for more.
+pub(crate) fn is_read_committed() -> Complaint {
+    let notice = "each statement of this transaction sees the newest data: the isolation is read committed";
+    Complaint::warning(NOT_SUPPORTED, notice)
 }
 
 fn failed() -> Complaint {

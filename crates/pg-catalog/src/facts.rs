@@ -1,10 +1,12 @@
 //! [`Facts`]: what the catalogue's rows are made of.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
+
+use crate::DATABASE;
 
 /// The first number that PostgreSQL gives to what users make.
 const FIRST_OID: u64 = 16_384;
@@ -28,10 +30,115 @@ pub struct Listed {
     pub view: Option<String>,
 }
 
-type List = Box<dyn Fn() -> (Vec<String>, Vec<Listed>) + Send + Sync>;
+/// What is known of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ColumnStatistics {
+    /// The part of the rows that have none; none: it is not known.
+    pub nulls: Option<f64>,
+    /// About how many different ones there are; 0: it is not known.
+    pub distinct: u64,
+}
 
-/// Gives the value of a setting.
-pub type Shown = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+/// A right to a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// See its tables, and ask them.
+    Read,
+    /// Change them.
+    Write,
+}
+
+/// Where facts come from.
+pub trait Source: Send + Sync {
+    /// The names of domains, and the datasets.
+    fn list(&self) -> (Vec<String>, Vec<Listed>);
+
+    /// Whether who asks has a right to a domain; none: to all of them.
+    fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool;
+
+    /// What is known of the columns of a table, in their order; of some nothing.
+    fn statistics(&self, domain: &str, name: &str) -> Vec<ColumnStatistics>;
+}
+
+/// The domains that bare names are looked up in, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchPath {
+    /// Those that there are. Empty: the session's own domain alone.
+    pub domains: Vec<String>,
+    /// The names that the first one does not have, and the first of the others that does.
+    pub elsewhere: BTreeMap<String, String>,
+}
+
+/// A statement that a connection has prepared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PreparedFacts {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub sql: String,
+    /// The numbers of the types of its parameters.
+    pub types: Vec<u32>,
+    /// Whether it was prepared by PREPARE, and not by a message.
+    pub by_sql: bool,
+}
+
+/// A cursor of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CursorFacts {
+    /// Its name.
+    pub name: String,
+    /// Its query.
+    pub sql: String,
+    /// Whether it outlives its transaction.
+    pub is_held: bool,
+    /// Whether its values come in binary.
+    pub is_binary: bool,
+}
+
+/// What the catalogue asks of a connection. A function that gives the values of settings is one that tells nothing else.
+pub trait ConnectionFacts: Send + Sync {
+    /// The value of a setting, as SHOW gives it; none: there is no such setting.
+    fn show(&self, name: &str) -> Option<String>;
+
+    /// Sets a setting when the statement that asks for it has ended: its value then, or what is wrong with it.
+    fn set(&self, name: &str, _value: &str, _local: bool) -> Result<String, String> {
+        Err(format!("{name} cannot be set by a function here"))
+    }
+
+    /// The database, as the client has named it.
+    fn database(&self) -> String {
+        DATABASE.to_owned()
+    }
+
+    /// Where bare names are looked up.
+    fn path(&self) -> Arc<SearchPath> {
+        Arc::default()
+    }
+
+    /// Whether the columns of results have the names that PostgreSQL gives them.
+    fn names_results(&self) -> bool {
+        false
+    }
+
+    /// What it has prepared.
+    fn prepared(&self) -> Vec<PreparedFacts> {
+        Vec::new()
+    }
+
+    /// Its cursors.
+    fn cursors(&self) -> Vec<CursorFacts> {
+        Vec::new()
+    }
+}
+
+impl<F: Fn(&str) -> Option<String> + Send + Sync> ConnectionFacts for F {
+    fn show(&self, name: &str) -> Option<String> {
+        self(name)
+    }
+}
+
+/// A connection, as far as the catalogue asks it.
+pub type Shown = Arc<dyn ConnectionFacts>;
 
 /// Domains and datasets as one statement sees them, and who asks. They are listed when something first asks for them.
 pub struct Facts {
@@ -39,9 +146,13 @@ pub struct Facts {
     pub user: String,
     /// The number of the connection.
     pub process: i64,
-    /// The value of a setting, as SHOW gives it.
+    /// The database, as the client has named it.
+    pub(crate) database: String,
+    /// Where bare names are looked up.
+    pub(crate) path: Arc<SearchPath>,
+    /// What else its connection tells.
     pub(crate) shown: Shown,
-    list: List,
+    source: Box<dyn Source>,
     numbered: OnceLock<Numbered>,
 }
 
@@ -53,21 +164,27 @@ pub(crate) struct Numbered {
 }
 
 impl Facts {
-    /// Facts that `list` gives: the names of domains, and the datasets.
-    pub fn new(
-        user: String,
-        process: i64,
-        shown: Shown,
-        list: impl Fn() -> (Vec<String>, Vec<Listed>) + Send + Sync + 'static,
-    ) -> Arc<Facts> {
-        Arc::new(Facts { user, process, shown, list: Box::new(list), numbered: OnceLock::new() })
+    /// Facts of a source.
+    pub fn new(user: String, process: i64, shown: Shown, source: impl Source + 'static) -> Arc<Facts> {
+        let (database, path) = (shown.database(), shown.path());
+        Arc::new(Facts { user, process, database, path, shown, source: Box::new(source), numbered: OnceLock::new() })
     }
 
     pub(crate) fn numbered(&self) -> &Numbered {
         self.numbered.get_or_init(|| {
-            let (domains, tables) = (self.list)();
+            let (domains, tables) = self.source.list();
             Numbered::new(domains, tables)
         })
+    }
+
+    /// Whether who asks has a right to a domain; none: to all of them.
+    pub(crate) fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool {
+        self.source.may(privilege, domain)
+    }
+
+    /// What is known of the columns of a table.
+    pub(crate) fn statistics(&self, table: &Listed) -> Vec<ColumnStatistics> {
+        self.source.statistics(&table.domain, &table.name)
     }
 }
 
@@ -130,10 +247,70 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
+/// The number that a table has, unless another one of the same number comes before it: see [`Numbered::new`].
+pub fn table_number(domain: &str, name: &str) -> u32 {
+    // Below 1 << 31.
+    (FIRST_OID + hash(&[domain, name]) % OIDS) as u32
+}
+
 /// FNV-1a, with the ends of the parts in it.
 fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A source of tests: the tables `main.t`, `lab.n` and the view `lab.v` with columns `a` and `b`, for `me`, who may read both domains
+/// and write `lab`.
+#[cfg(test)]
+pub(crate) struct TestSource;
+
+#[cfg(test)]
+impl Source for TestSource {
+    fn list(&self) -> (Vec<String>, Vec<Listed>) {
+        use arrow::datatypes::{DataType, Field, Schema};
+        let fields = vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)];
+        let schema = Arc::new(Schema::new(fields));
+        let listed = |domain: &str, name: &str, view: Option<&str>| Listed {
+            domain: domain.into(),
+            name: name.into(),
+            schema: Arc::clone(&schema),
+            rows: 4,
+            bytes: 9000,
+            view: view.map(str::to_owned),
+        };
+        let tables = vec![listed("main", "t", None), listed("lab", "n", None), listed("lab", "v", Some("SELECT 1"))];
+        (vec!["main".into(), "lab".into()], tables)
+    }
+
+    fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool {
+        domain.is_some() && privilege == Privilege::Read || domain == Some("lab")
+    }
+
+    fn statistics(&self, _: &str, name: &str) -> Vec<ColumnStatistics> {
+        let known = |nulls, distinct| ColumnStatistics { nulls, distinct };
+        if name == "t" { vec![known(Some(0.0), 4), known(Some(0.25), 0)] } else { Vec::new() }
+    }
+}
+
+/// A connection of tests, which has one setting.
+#[cfg(test)]
+struct TestConnection;
+
+#[cfg(test)]
+impl ConnectionFacts for TestConnection {
+    fn show(&self, name: &str) -> Option<String> {
+        (name == "work_mem").then(|| "4MB".to_owned())
+    }
+
+    fn set(&self, name: &str, value: &str, _: bool) -> Result<String, String> {
+        self.show(name).map(|_| value.to_owned()).ok_or_else(|| format!("unrecognized configuration parameter {name:?}"))
+    }
+}
+
+/// Facts of tests.
+#[cfg(test)]
+pub(crate) fn facts_of_tests() -> Arc<Facts> {
+    Facts::new("me".into(), 1, Arc::new(TestConnection), TestSource)
 }
 
 #[cfg(test)]
@@ -157,6 +334,7 @@ mod tests {
         let fewer = Numbered::new(vec!["main".into()], tables[..10].to_vec());
         for (oid, table) in &fewer.tables {
             assert_eq!(all.find(&table.name, "main"), Some(*oid));
+            assert_eq!(i64::from(table_number("main", &table.name)), *oid);
         }
         let mut oids: Vec<_> = all.tables.iter().map(|(oid, _)| *oid).chain(all.domains.iter().map(|(oid, _)| *oid)).collect();
         oids.sort_unstable();

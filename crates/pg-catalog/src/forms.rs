@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Value, ValueWithSpan,
+    ObjectName, Value, ValueWithSpan,
 };
 
 use crate::syntax::{called, folded, literal, parts};
@@ -157,6 +157,26 @@ pub(crate) fn escaped(pattern: &str, sign: &str) -> Option<String> {
     Some(out)
 }
 
+/// A cast to a number of what a cast before it made a name of: `a::regclass::oid`.
+pub(crate) fn numbers_of_names(inner: &mut Expr, data_type: &DataType) {
+    const MADE: [(&str, &str); 3] =
+        [("regclass_name", "regclass_oid"), ("regtype_name", "regtype_oid"), ("regnamespace_name", "regnamespace_oid")];
+    let is_number = match data_type {
+        DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::Int8(_) => true,
+        DataType::Custom(name, _) => parts(name).last().is_some_and(|name| name == "oid"),
+        _ => false,
+    };
+    let function = match inner {
+        Expr::Nested(inner) => return numbers_of_names(inner, data_type),
+        Expr::Function(function) if is_number => function,
+        _ => return,
+    };
+    let name = parts(&function.name);
+    if let Some((_, number)) = MADE.iter().find(|(made, _)| name == [*made]) {
+        function.name = ObjectName::from(vec![Ident::new(*number)]);
+    }
+}
+
 /// `(row).field`.
 pub(crate) fn field(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
     let (Expr::Nested(inner), [AccessExpr::Dot(Expr::Identifier(name))]) = (root, access_chain) else { return None };
@@ -164,8 +184,8 @@ pub(crate) fn field(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
 }
 
 /// `array_upper(current_schemas(…), 1)`: how many schemas there are in a search path is known, and where it bounds a function that gives
-/// rows it has to be.
-pub(crate) fn schemas_counted(function: &Function) -> Option<Expr> {
+/// rows it has to be. `schemas`: those of the path, PostgreSQL's own aside.
+pub(crate) fn schemas_counted(function: &Function, schemas: usize) -> Option<Expr> {
     fn argument(function: &Function) -> Option<&Expr> {
         let FunctionArguments::List(list) = &function.args else { return None };
         match list.args.first()? {
@@ -179,8 +199,8 @@ pub(crate) fn schemas_counted(function: &Function) -> Option<Expr> {
         return None;
     }
     let Expr::Value(ValueWithSpan { value: Value::Boolean(implicit), .. }) = argument(inner)? else { return None };
-    let count = if *implicit { "2" } else { "1" };
-    Some(Expr::Value(Value::Number(count.parse().ok()?, false).into()))
+    let count = schemas + usize::from(*implicit);
+    Some(Expr::Value(Value::Number(count.to_string(), false).into()))
 }
 
 #[cfg(test)]

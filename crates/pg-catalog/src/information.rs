@@ -1,9 +1,8 @@
 //! The tables of `information_schema`.
 
-use crate::DATABASE;
 use crate::facts::Facts;
 use crate::rows::{Cell, NULL, row};
-use crate::tables::Table;
+use crate::tables::{OWNER_NAME, Table};
 use crate::types::{TYPES, formatted, pg_type};
 
 /// What the names of these tables begin with where they lie, in `pg_catalog`.
@@ -22,7 +21,7 @@ pub(crate) const TABLES: &[Table] = &[
         Some(|facts| {
             let own = ["pg_catalog".to_owned(), "information_schema".to_owned()];
             let all = own.into_iter().chain(facts.numbered().domains.iter().map(|(_, name)| name.clone()));
-            all.map(|name| row![DATABASE, name, DATABASE]).collect()
+            all.map(|name| row![&facts.database, name, OWNER_NAME]).collect()
         }),
     ),
     Table(
@@ -33,7 +32,7 @@ pub(crate) const TABLES: &[Table] = &[
         Some(|facts| {
             let one = |(_, table): &(i64, crate::Listed)| {
                 let (kind, takes_rows) = if table.view.is_some() { ("VIEW", "NO") } else { ("BASE TABLE", "YES") };
-                row![DATABASE, &table.domain, &table.name, kind, NULL, NULL, NULL, NULL, NULL, takes_rows, "NO"]
+                row![&facts.database, &table.domain, &table.name, kind, NULL, NULL, NULL, NULL, NULL, takes_rows, "NO"]
             };
             facts.numbered().tables.iter().map(one).collect()
         }),
@@ -56,7 +55,7 @@ pub(crate) const TABLES: &[Table] = &[
         Some(|facts| {
             let one = |(_, table): &(i64, crate::Listed)| {
                 let sql = table.view.as_ref()?;
-                Some(row![DATABASE, &table.domain, &table.name, sql, "NONE", "NO", "NO"])
+                Some(row![&facts.database, &table.domain, &table.name, sql, "NONE", "NO", "NO"])
             };
             facts.numbered().tables.iter().filter_map(one).collect()
         }),
@@ -126,7 +125,7 @@ fn columns(facts: &Facts) -> Vec<Vec<Cell>> {
                 if [1082, 1083, 1114, 1184, 1186].contains(&oid) { Cell::Int(if oid == 1082 { 0 } else { 6 }) } else { NULL };
             let nullable = if field.is_nullable() { "YES" } else { "NO" };
             let mut cells = row![
-                DATABASE,
+                &facts.database,
                 &table.domain,
                 &table.name,
                 field.name(),
@@ -142,7 +141,7 @@ fn columns(facts: &Facts) -> Vec<Vec<Cell>> {
                 moment
             ];
             cells.extend(vec![NULL; 11]);
-            cells.extend(row![DATABASE, "pg_catalog", udt, NULL, NULL, NULL, NULL, place.to_string(), "NO", "NO"]);
+            cells.extend(row![&facts.database, "pg_catalog", udt, NULL, NULL, NULL, NULL, place.to_string(), "NO", "NO"]);
             cells.extend(vec![NULL; 5]);
             cells.extend(row!["NO", "NEVER", NULL, if table.view.is_some() { "NO" } else { "YES" }]);
             rows.push(cells);

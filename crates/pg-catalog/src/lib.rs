@@ -1,29 +1,43 @@
 //! What PostgreSQL's clients ask a server about itself: the tables of `pg_catalog` and `information_schema` as ordinary rows over the
 //! datasets that there are, the functions that such queries call, and the forms of SQL that only PostgreSQL has ([`rewrite`]).
 //!
-//! Domains are schemas, datasets are tables. There is one database, [`DATABASE`].
+//! Domains are schemas, datasets are tables. There is one database, which has the name that a client gives it, or [`DATABASE`].
 
 mod absent;
+mod call;
+mod factors;
 mod facts;
+mod formatting;
 mod forms;
 mod functions;
+mod identifiers;
 mod information;
+mod known;
+mod names;
 mod rewrite;
+mod rights;
 mod rows;
 mod settings;
+mod sleep;
+mod stats;
 mod subqueries;
 mod syntax;
 mod tables;
 mod types;
+mod zones;
 
-pub use facts::{Facts, Listed, Shown};
-pub use functions::functions;
+pub use facts::{
+    ColumnStatistics, ConnectionFacts, CursorFacts, Facts, Listed, PreparedFacts, Privilege, SearchPath, Shown, Source,
+    table_number,
+};
+pub use formatting::quoted;
+pub use functions::{functions, is_of_snapshot};
 pub use rewrite::rewrite;
-pub use settings::{BLOCK_WRITES, SETTINGS, Setting, setting};
+pub use settings::{BLOCK_WRITES, ISOLATIONS, SETTINGS, Setting, setting};
 pub use tables::table;
-pub use types::{PgType, TYPES, modifier, pg_type};
+pub use types::{PgType, TYPES, modifier, pg_type, type_named};
 
-/// The one database.
+/// The one database, where a client gives it no other name.
 pub const DATABASE: &str = "pithead";
 /// The schema of PostgreSQL's own tables.
 pub const PG_CATALOG: &str = "pg_catalog";

@@ -5,48 +5,49 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Statement as Sql, TableFactor, Value, VisitorMut,
+    ObjectNamePart, Statement as Sql, Value,
 };
 use pithead_syntax::{expressions_mut, relations_mut, walk_mut};
 
-use crate::subqueries::{alone, of_subquery, without_rows};
+use crate::factors::Factors;
+use crate::facts::ConnectionFacts;
+use crate::subqueries::{alone, of_path, of_subquery, without_rows};
 use crate::syntax::{called, is_placeholder, listed, literal, parts};
-use crate::{PG_CATALOG, forms, information, tables};
+use crate::{PG_CATALOG, forms, information, names, tables};
 
-/// Rewrites a statement in place.
-pub fn rewrite(statement: &mut Statement) {
+/// Rewrites a statement of a connection in place.
+pub fn rewrite(statement: &mut Statement, connection: &dyn ConnectionFacts) {
     let Statement::Statement(statement) = statement else { return };
+    let (database, path) = (connection.database(), connection.path());
     let mut of_catalog = false;
     let _ = relations_mut(statement, |name| {
+        names::without_database(name, &database);
         relation(name);
         of_catalog |= parts(name).first().is_some_and(|schema| schema == PG_CATALOG);
         ControlFlow::<()>::Continue(())
     });
-    let _ = walk_mut(statement, &mut Factors);
+    names::qualify(statement, &path.elsewhere);
+    let _ = walk_mut(statement, &mut Factors { names_columns: connection.names_results() });
+    let shown = connection.show("search_path").unwrap_or_default();
+    let known = Known { of_catalog, schemas: path.domains.len().max(1), path: &shown };
     if let Sql::CreateTable(create) = statement.as_mut() {
         create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
     }
     let _ = expressions_mut(statement, |expr| {
-        expression(expr, of_catalog);
+        expression(expr, known);
         ControlFlow::<()>::Continue(())
     });
 }
 
-/// Functions of PostgreSQL's that give rows, and are tables here.
-struct Factors;
-
-impl VisitorMut for Factors {
-    type Break = ();
-
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, args, .. } = factor
-            && args.as_ref().is_some_and(|arguments| arguments.args.is_empty())
-            && matches!(parts(name).as_slice(), [schema, table] if schema == PG_CATALOG && tables::is_table(table))
-        {
-            *args = None;
-        }
-        ControlFlow::Continue(())
-    }
+/// What is known of a statement.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// It asks the catalogue.
+    of_catalog: bool,
+    /// How many domains its bare names are looked up in.
+    schemas: usize,
+    /// The path of these, as SHOW gives it.
+    path: &'a str,
 }
 
 /// Tables of the catalogue are found without their schema, as PostgreSQL finds them, and those of `information_schema` lie in the
@@ -71,8 +72,8 @@ fn qualified(table: &str) -> ObjectName {
     ObjectName([PG_CATALOG, table].map(|part| ObjectNamePart::Identifier(Ident::new(part))).into())
 }
 
-/// `of_catalog`: the statement asks the catalogue.
-fn expression(expr: &mut Expr, of_catalog: bool) {
+fn expression(expr: &mut Expr, known: Known<'_>) {
+    let of_catalog = known.of_catalog;
     match expr {
         Expr::Collate { expr: inner, collation } if is_plain(collation) => *expr = taken(inner),
         Expr::BinaryOp { left, op, right } => {
@@ -81,13 +82,13 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
                 forms::function_number(left, op, right);
             }
             let kind = of_catalog.then(|| forms::kind_of_type(left, op, right)).flatten();
-            if let Some(known) = kind.map(forms::boolean).or_else(|| forms::place_compared(left, op, right)) {
-                *expr = known;
+            if let Some(value) = kind.map(forms::boolean).or_else(|| forms::place_compared(left, op, right)) {
+                *expr = value;
             }
         }
         Expr::Between { expr: inner, negated, low, high } => {
-            if let Some(known) = forms::place_between(inner, *negated, low, high) {
-                *expr = known;
+            if let Some(value) = forms::place_between(inner, *negated, low, high) {
+                *expr = value;
             }
         }
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
@@ -109,8 +110,14 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
         }
         Expr::Function(function) => {
             call(function);
-            if let Some(other) = of_subquery(function, of_catalog).or_else(|| forms::schemas_counted(function)) {
+            let counted = forms::schemas_counted(function, known.schemas);
+            if let Some(other) = of_subquery(function, of_catalog).or(counted) {
                 *expr = other;
+            }
+        }
+        Expr::InSubquery { expr: inner, subquery, negated } => {
+            if let Some(list) = of_path(subquery, known.path) {
+                *expr = Expr::InList { expr: Box::new(taken(inner)), list, negated: *negated };
             }
         }
         Expr::Subquery(query) => match without_rows(query) {
@@ -122,6 +129,19 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
                 *expr = left;
             }
         }
+        Expr::Cast { .. } => casted(expr),
+        Expr::Identifier(ident) if ident.quote_style.is_none() => {
+            const WORDS: [&str; 5] = ["current_schema", "current_catalog", "current_user", "session_user", "current_role"];
+            if let Some(word) = WORDS.iter().find(|word| ident.value.eq_ignore_ascii_case(word)) {
+                *expr = called(word, Vec::new());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn casted(expr: &mut Expr) {
+    match expr {
         Expr::Cast { expr: inner, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
             if let Some(list) = literal(inner).as_deref().and_then(array) {
                 **inner = list;
@@ -132,18 +152,13 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
         }
         Expr::Cast { expr: inner, data_type, .. } => {
             floats(data_type);
+            forms::numbers_of_names(inner, data_type);
             if let Some(name) = type_name(data_type) {
                 match cast(inner, &name) {
                     Cast::Type(other) => *data_type = other,
                     Cast::Call(function) => *expr = called(function, vec![taken(inner)]),
                     Cast::Kept => {}
                 }
-            }
-        }
-        Expr::Identifier(ident) if ident.quote_style.is_none() => {
-            const WORDS: [&str; 5] = ["current_schema", "current_catalog", "current_user", "session_user", "current_role"];
-            if let Some(word) = WORDS.iter().find(|word| ident.value.eq_ignore_ascii_case(word)) {
-                *expr = called(word, Vec::new());
             }
         }
         _ => {}
@@ -286,8 +301,23 @@ fn taken(expr: &mut Expr) -> Expr {
 #[cfg(test)]
 pub(crate) fn rewritten(sql: &str) -> String {
     let mut statement = datafusion::sql::parser::DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-    rewrite(&mut statement);
+    rewrite(&mut statement, &Named);
     statement.to_string()
+}
+
+/// A connection of tests that wants PostgreSQL's names.
+#[cfg(test)]
+struct Named;
+
+#[cfg(test)]
+impl ConnectionFacts for Named {
+    fn show(&self, name: &str) -> Option<String> {
+        (name == "search_path").then(|| "main, \"My D\"".to_owned())
+    }
+
+    fn names_results(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -325,8 +355,18 @@ mod tests {
                 "SELECT oid FROM pg_catalog.pg_class WHERE relkind = ANY(text_array($1))",
             ),
             ("SELECT a FROM t WHERE a = ANY($1)", "SELECT a FROM t WHERE a = ANY($1)"),
+            (
+                "SELECT a FROM t ORDER BY a NOT IN (SELECT s[i] FROM generate_series(array_lower(string_to_array(current_setting( \
+                 'search_path'),','),1), 2) AS i, string_to_array(current_setting('search_path'), ',') s)",
+                "SELECT a FROM t ORDER BY a NOT IN ('main', '\"My D\"')",
+            ),
             ("SELECT word FROM pg_catalog.pg_get_keywords()", "SELECT word FROM pg_catalog.pg_get_keywords"),
             ("SELECT a::int, b::date FROM t", "SELECT a::INT, b::DATE FROM t"),
+            ("SELECT * FROM pithead.main.t, pithead.pg_catalog.pg_class", "SELECT * FROM main.t, pg_catalog.pg_class"),
+            (
+                "SELECT CAST(CAST(format('%I', a) AS REGCLASS) AS OID), b::regclass::bigint FROM t",
+                "SELECT CAST(regclass_oid(format('%I', a)) AS BIGINT), regclass_oid(b)::BIGINT FROM t",
+            ),
         ] {
             assert_eq!(rewritten(sql), expected);
         }

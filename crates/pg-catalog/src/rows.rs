@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListBuilder,
+    RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray, new_null_array,
 };
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -13,7 +14,9 @@ pub(crate) enum Cell {
     Null,
     Bool(bool),
     Int(i64),
+    Float(f64),
     Text(String),
+    Texts(Vec<String>),
 }
 
 /// Where a row is shorter than the columns.
@@ -30,6 +33,18 @@ impl From<bool> for Cell {
 impl From<i64> for Cell {
     fn from(value: i64) -> Cell {
         Cell::Int(value)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Cell {
+        Cell::Float(value)
+    }
+}
+
+impl From<Vec<String>> for Cell {
+    fn from(value: Vec<String>) -> Cell {
+        Cell::Texts(value)
     }
 }
 
@@ -58,7 +73,8 @@ macro_rules! row {
 pub(crate) use row;
 
 /// Columns as `name:type`, with spaces between them. Types: `b` boolean, `h`, `i` and `o` whole numbers of 2, 4 and 8 bytes, `f` a
-/// float, `s` a text, `O` and `S` lists. Rows may be shorter than the columns: the rest is NULL.
+/// float, `t` a moment and `v` an interval, both in microseconds, `s` a text, `O`, `F` and `S` lists. Rows may be shorter than the
+/// columns: the rest is NULL.
 pub(crate) fn batch(columns: &str, rows: &[Vec<Cell>]) -> RecordBatch {
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns
         .split_whitespace()
@@ -85,12 +101,38 @@ fn array<'a>(kind: &str, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
         "h" => Arc::new(cells.map(|cell| int(cell).and_then(|value| i16::try_from(value).ok())).collect::<Int16Array>()),
         "i" => Arc::new(cells.map(|cell| int(cell).and_then(|value| i32::try_from(value).ok())).collect::<Int32Array>()),
         "o" => Arc::new(cells.map(int).collect::<Int64Array>()),
-        "f" => Arc::new(cells.map(|cell| int(cell).map(|value| value as f64)).collect::<Float64Array>()),
+        "f" => Arc::new(cells.map(float).collect::<Float64Array>()),
+        "t" => Arc::new(cells.map(int).collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
+        "v" => Arc::new(cells.map(|cell| int(cell).map(interval)).collect::<IntervalMonthDayNanoArray>()),
+        "S" => texts(cells),
         // There are no values of these.
         "O" => new_null_array(&DataType::new_list(DataType::Int64, true), cells.count()),
-        "S" => new_null_array(&DataType::new_list(DataType::Utf8, true), cells.count()),
+        "F" => new_null_array(&DataType::new_list(DataType::Float64, true), cells.count()),
         _ => Arc::new(
             cells.map(|cell| if let Cell::Text(text) = cell { Some(text.as_str()) } else { None }).collect::<StringArray>(),
         ),
     }
+}
+
+fn float(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Int(value) => Some(*value as f64),
+        Cell::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn interval(micros: i64) -> IntervalMonthDayNano {
+    IntervalMonthDayNano::new(0, 0, micros.saturating_mul(1000))
+}
+
+fn texts<'a>(cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for cell in cells {
+        lists.append_option(match cell {
+            Cell::Texts(texts) => Some(texts.iter().map(Some)),
+            _ => None,
+        });
+    }
+    Arc::new(lists.finish())
 }

@@ -21,7 +21,8 @@ pub(crate) fn of_subquery(function: &mut Function, of_catalog: bool) -> Option<E
         return None;
     }
     let FunctionArguments::Subquery(query) = &function.args else { return None };
-    if is_of_no_row(&query.to_string()) {
+    let text = query.to_string();
+    if is_of_no_row(&text) || is_of_members(&text) {
         // Never seen, so that only its type matters.
         return Some(called("make_array", vec![Expr::Value(Value::SingleQuotedString(String::new()).into())]));
     }
@@ -104,6 +105,15 @@ fn aggregated(mut query: Query) -> Option<Query> {
         **subquery = query;
     }
     Some(*around)
+}
+
+/// The entries of a search path, where a subquery makes rows of it, as Grafana does: `x IN (SELECT …)`. The engine has no subqueries in
+/// ORDER BY, and it is known what these rows are.
+pub(crate) fn of_path(subquery: &Query, path: &str) -> Option<Vec<Expr>> {
+    let text = subquery.to_string();
+    let is_of_path = text.contains("generate_series(") && text.contains("string_to_array(current_setting('search_path'), ',')");
+    let entry = |entry: &str| Expr::Value(Value::SingleQuotedString(entry.trim().to_owned()).into());
+    is_of_path.then(|| path.split(',').map(entry).collect())
 }
 
 /// NULL for a subquery that has no rows for certain. Its placeholders stay in the statement, since clients give values for them.
@@ -208,6 +218,11 @@ fn is_of_no_row(query: &str) -> bool {
     of_policy || of_publication || query.contains("unnest(tc.reloptions)")
 }
 
+/// Whether pgAdmin asks so for the roles that a role is a member of, none of which is there.
+fn is_of_members(query: &str) -> bool {
+    query.starts_with("WITH RECURSIVE") && query.contains("pg_catalog.pg_auth_members")
+}
+
 fn joins_nothing(from: &TableWithJoins) -> bool {
     use JoinOperator::{CrossJoin, Inner, Join, Left, LeftOuter};
     let known = |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_) | Left(_) | LeftOuter(_));
@@ -239,6 +254,14 @@ mod tests {
         ] {
             assert_eq!(rewritten(kept), kept);
         }
+    }
+
+    #[test]
+    fn nobody_is_a_member_of_another_role() {
+        let sql = "SELECT 'x' = ANY(ARRAY(WITH RECURSIVE cte AS (SELECT oid, rolname FROM pg_roles WHERE oid = r.oid UNION ALL \
+            SELECT m.roleid, g.rolname FROM cte c JOIN pg_auth_members m ON m.member = c.oid JOIN pg_roles g ON g.oid = m.roleid) \
+            SELECT rolname FROM cte)) FROM pg_roles r";
+        assert_eq!(rewritten(sql), "SELECT 'x' = ANY(make_array('')) FROM pg_catalog.pg_roles r");
     }
 
     #[test]

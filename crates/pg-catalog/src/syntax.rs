@@ -2,8 +2,10 @@
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart,
-    Value,
+    Query, SelectItem, SetExpr, Value,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
 /// The parts of a name, in small letters where they are not quoted.
 pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
@@ -54,4 +56,13 @@ pub(crate) fn called(name: &str, arguments: Vec<Expr>) -> Expr {
 pub(crate) fn listed(arguments: Vec<Expr>) -> FunctionArguments {
     let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))).collect();
     FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() })
+}
+
+/// The query of one value.
+pub(crate) fn selecting(expr: Expr) -> Option<Box<Query>> {
+    let mut query =
+        Parser::new(&GenericDialect {}).try_with_sql("SELECT 1").and_then(|mut parser| parser.parse_query()).ok()?;
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    select.projection = vec![SelectItem::UnnamedExpr(expr)];
+    Some(query)
 }

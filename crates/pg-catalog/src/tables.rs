@@ -8,10 +8,12 @@ use datafusion::sql::sqlparser::keywords::{
 use crate::facts::Facts;
 use crate::rows::{Cell, NULL, batch, row};
 use crate::types::{TYPES, modifier, pg_type};
-use crate::{DATABASE, SETTINGS, absent, information};
+use crate::{SETTINGS, absent, information, stats};
 
 /// The role that owns everything.
 pub(crate) const OWNER: i64 = 10;
+/// Its name.
+pub(crate) const OWNER_NAME: &str = "pithead";
 /// The role of whoever asks.
 pub(crate) const CALLER: i64 = 16_383;
 /// The number of the schema `pg_catalog`.
@@ -37,7 +39,7 @@ pub fn table(name: &str, facts: &Facts) -> Option<RecordBatch> {
 }
 
 fn all() -> impl Iterator<Item = &'static Table> {
-    TABLES.iter().chain(absent::TABLES).chain(information::TABLES)
+    TABLES.iter().chain(stats::TABLES).chain(absent::TABLES).chain(information::TABLES)
 }
 
 /// Whether a table never has rows, since there are no such things here.
@@ -47,7 +49,7 @@ pub(crate) fn is_empty(name: &str) -> bool {
 
 /// Whether there is a table of this name.
 pub(crate) fn is_table(name: &str) -> bool {
-    TABLES.iter().chain(absent::TABLES).any(|known| known.0 == name)
+    TABLES.iter().chain(stats::TABLES).chain(absent::TABLES).any(|known| known.0 == name)
 }
 
 const TABLES: &[Table] = &[
@@ -92,18 +94,10 @@ const TABLES: &[Table] = &[
         "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S",
         Some(users),
     ),
-    Table(
-        "pg_settings",
-        "name:s setting:s unit:s category:s short_desc:s extra_desc:s context:s vartype:s source:s min_val:s max_val:s \
-         enumvals:S boot_val:s reset_val:s sourcefile:s sourceline:i pending_restart:b",
-        Some(settings),
-    ),
+    Table("pg_settings", SETTINGS_COLUMNS, Some(settings)),
+    // A function that gives the same rows.
+    Table("pg_show_all_settings", SETTINGS_COLUMNS, Some(settings)),
     Table("pg_get_keywords", "word:s catcode:s barelabel:b catdesc:s baredesc:s", Some(keywords)),
-    Table(
-        "pg_stat_activity",
-        "datid:o datname:s pid:i usesysid:o usename:s application_name:s state:s backend_type:s",
-        Some(activity),
-    ),
     Table(
         "pg_tables",
         "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
@@ -112,13 +106,10 @@ const TABLES: &[Table] = &[
     Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", Some(views)),
     Table("pg_am", "oid:o amname:s amhandler:s amtype:s", Some(|_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]])),
     Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", Some(|_| vec![row![1663, "pg_default", OWNER]])),
-    Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", Some(statistics)),
 ];
 
-fn statistics(facts: &Facts) -> Vec<Vec<Cell>> {
-    let of = |(oid, table): &(i64, crate::Listed)| row![*oid, &table.domain, &table.name, NULL, table.rows as i64, 0];
-    facts.numbered().tables.iter().map(of).collect()
-}
+const SETTINGS_COLUMNS: &str = "name:s setting:s unit:s category:s short_desc:s extra_desc:s context:s vartype:s source:s min_val:s \
+     max_val:s enumvals:S boot_val:s reset_val:s sourcefile:s sourceline:i pending_restart:b";
 
 fn namespaces(facts: &Facts) -> Vec<Vec<Cell>> {
     let own = [row![CATALOG_SCHEMA, "pg_catalog", OWNER], row![INFORMATION_SCHEMA, "information_schema", OWNER]];
@@ -288,17 +279,17 @@ fn types(_: &Facts) -> Vec<Vec<Cell>> {
     rows
 }
 
-fn databases(_: &Facts) -> Vec<Vec<Cell>> {
+fn databases(facts: &Facts) -> Vec<Vec<Cell>> {
     /// UTF8, by PostgreSQL's number for it.
     const UTF8: i64 = 6;
-    vec![row![DATABASE_OID, DATABASE, OWNER, UTF8, "c", false, true, -1, 0, 0, 1663, "C.UTF-8", "C.UTF-8"]]
+    vec![row![DATABASE_OID, &facts.database, OWNER, UTF8, "c", false, true, -1, 0, 0, 1663, "C.UTF-8", "C.UTF-8"]]
 }
 
 fn roles(facts: &Facts) -> Vec<Vec<Cell>> {
     let role =
         |name: &str, owns: bool, oid: i64| row![name, owns, true, owns, owns, !owns, false, -1, NULL, NULL, owns, NULL, oid];
-    let mut roles = vec![role(DATABASE, true, OWNER)];
-    if facts.user != DATABASE {
+    let mut roles = vec![role(OWNER_NAME, true, OWNER)];
+    if facts.user != OWNER_NAME {
         roles.push(role(&facts.user, false, CALLER));
     }
     roles
@@ -308,14 +299,18 @@ fn users(facts: &Facts) -> Vec<Vec<Cell>> {
     vec![row![&facts.user, CALLER, false, false, false, false, "********"]]
 }
 
+/// Settings that are not of the list, since their values are those of the session.
+const OF_SESSION: [(&str, &str); 3] = [("search_path", "main"), ("statement_timeout", "0"), ("TimeZone", "UTC")];
+
 fn settings(facts: &Facts) -> Vec<Vec<Cell>> {
-    let one = |known: &crate::Setting| {
-        let now = (facts.shown)(known.name).unwrap_or_else(|| known.default.to_owned());
-        let mut cells = row![known.name, now, NULL, "PostgreSQL", "", NULL, "user", "string", "default", NULL, NULL, NULL];
-        cells.extend(row![known.default, known.default, NULL, NULL, false]);
+    let all = SETTINGS.iter().map(|known| (known.name, known.default)).chain(OF_SESSION);
+    let one = |(name, default): (&str, &str)| {
+        let now = facts.shown.show(name).unwrap_or_else(|| default.to_owned());
+        let mut cells = row![name, now, NULL, "PostgreSQL", "", NULL, "user", "string", "default", NULL, NULL, NULL];
+        cells.extend(row![default, default, NULL, NULL, false]);
         cells
     };
-    SETTINGS.iter().map(one).collect()
+    all.map(one).collect()
 }
 
 /// The words that SQL has here, and which of them are no names unless they are quoted.
@@ -330,44 +325,41 @@ fn keywords(_: &Facts) -> Vec<Vec<Cell>> {
     ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(one).collect()
 }
 
-/// The connection that asks. Others are not told of.
-fn activity(facts: &Facts) -> Vec<Vec<Cell>> {
-    let application = (facts.shown)("application_name").unwrap_or_default();
-    vec![row![DATABASE_OID, DATABASE, facts.process, CALLER, &facts.user, application, "active", "client backend"]]
-}
-
 fn tables(facts: &Facts) -> Vec<Vec<Cell>> {
-    let one = |(_, table): &(i64, crate::Listed)| row![&table.domain, &table.name, DATABASE, NULL, false, false, false, false];
+    let one =
+        |(_, table): &(i64, crate::Listed)| row![&table.domain, &table.name, OWNER_NAME, NULL, false, false, false, false];
     facts.numbered().tables.iter().filter(|(_, table)| table.view.is_none()).map(one).collect()
 }
 
 fn views(facts: &Facts) -> Vec<Vec<Cell>> {
-    let one = |(_, table): &(i64, crate::Listed)| Some(row![&table.domain, &table.name, DATABASE, table.view.as_ref()?]);
+    let one = |(_, table): &(i64, crate::Listed)| Some(row![&table.domain, &table.name, OWNER_NAME, table.view.as_ref()?]);
     facts.numbered().tables.iter().filter_map(one).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::datatypes::{DataType, Field, Schema};
-
     use super::*;
-    use crate::Listed;
+    use crate::facts::facts_of_tests;
 
     #[test]
     fn every_table_has_as_many_columns_as_its_rows() {
-        let schema =
-            Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
-        let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000, view: None };
-        let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
+        let facts = facts_of_tests();
         for Table(name, columns, rows) in all() {
             let (wide, rows) = (columns.split_whitespace().count(), rows.map(|rows| rows(&facts)).unwrap_or_default());
             assert!(rows.iter().all(|row| row.len() <= wide), "{name}");
             let batch = table(name, &facts).unwrap();
             assert_eq!((batch.num_rows(), batch.num_columns()), (rows.len(), wide), "{name}");
         }
-        assert_eq!(table("pg_attribute", &facts).unwrap().num_rows(), 2);
+        assert_eq!(table("pg_attribute", &facts).unwrap().num_rows(), 6);
         assert!(table("pg_nothing", &facts).is_none());
+    }
+
+    #[test]
+    fn no_table_is_there_twice() {
+        let mut names: Vec<_> = all().map(|table| table.0).collect();
+        names.sort_unstable();
+        let many = names.len();
+        names.dedup();
+        assert_eq!(names.len(), many);
     }
 }

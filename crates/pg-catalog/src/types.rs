@@ -57,6 +57,20 @@ pub(crate) fn by_oid(oid: u32) -> Option<&'static PgType> {
     TYPES.iter().find(|known| known.oid == oid)
 }
 
+/// The number of the type of this name, which may be one of arrays: `integer`, `int4[]`, `varchar(10)`.
+pub fn type_named(name: &str) -> Option<u32> {
+    let (name, is_array) = name.trim().strip_suffix("[]").map_or((name, false), |item| (item, true));
+    let bare = name.find('(').map_or(name, |at| &name[..at]);
+    let bare = bare.trim().to_ascii_lowercase();
+    let known = by_name(match bare.as_str() {
+        "int" => "int4",
+        "decimal" => "numeric",
+        "float" => "float8",
+        other => other,
+    });
+    known.map(|known| if is_array { known.array } else { known.oid }).filter(|oid| *oid != 0)
+}
+
 /// The type of this name, as `pg_type` or SQL has it.
 pub(crate) fn by_name(name: &str) -> Option<&'static PgType> {
     let name = name.trim().trim_start_matches("pg_catalog.").trim_matches('"').to_ascii_lowercase();
@@ -139,5 +153,7 @@ mod tests {
         assert_eq!(formatted(1700, i64::from(modifier(&DataType::Decimal128(15, 2)))), "numeric(15,2)");
         assert_eq!((formatted(1007, -1), formatted(1184, -1)), ("integer[]".into(), "timestamp with time zone".into()));
         assert_eq!(by_name("pg_catalog.int4"), by_name("INTEGER"));
+        let named = ["int", "INTEGER", "text[]", "varchar(10)", "numeric (10, 2)", "nothing"].map(type_named);
+        assert_eq!(named, [Some(23), Some(23), Some(1009), Some(1043), Some(1700), None]);
     }
 }

@@ -315,3 +315,54 @@ fn a_lost_home_can_be_read_around_and_replaced() {
         assert_eq!(ask(&engine, SUMS).await[0][0], (2 * LINEITEM_ROWS).to_string());
     });
 }
+
+/// What a drive has of the domain says which drive it takes for home.
+async fn home_told_by(engine: &Engine, process: &DriveProcess) -> Option<DriveId> {
+    let drives = engine.host.fleet().drives();
+    let door = &drives.iter().find(|drive| drive.label() == process.address())?.door;
+    // The first call after a drive was started again may still go over the lost connection.
+    door.manifest("main".to_owned()).await.ok()??.home()
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !holds().await {
+        assert!(since.elapsed() < LIMIT, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A regression: a host that was connected, and asked nothing while a home was away and replaced, read what that one had for ever.
+#[test]
+fn a_lost_home_that_is_back_is_not_believed_by_a_host_that_was_idle() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut processes = DriveProcess::start_many(directory.path(), 3, &[]);
+        let idle = attach(&processes).await;
+        load_with(&idle, "lineitem", 3, 2).await;
+        assert_eq!(ask(&idle, SUMS).await[0][0], LINEITEM_ROWS.to_string());
+        let lost = home(&idle).await;
+        let at = processes.iter().position(|process| id_of(&idle, process) == lost).expect("home is one of them");
+        processes[at].kill();
+
+        let busy = attach(&processes).await;
+        let repair = RepairSpec { lost: Some(lost), drop_lost: false };
+        let report = within(busy.host.fleet().repair(&repair, quiet())).await.unwrap();
+        assert_eq!((report.homes.as_slice(), report.lost.len()), (&["main".to_owned()][..], 0), "{report:?}");
+        within(load(&busy, LoadSpec { mode: LoadMode::Append, ..spec("lineitem", "vortex") })).await.unwrap();
+        processes[at].restart();
+        until("it takes itself for home", async || home_told_by(&idle, &processes[at]).await == Some(lost)).await;
+        until("the idle host sees the new rows", async || ask(&idle, SUMS).await[0][0] == (2 * LINEITEM_ROWS).to_string())
+            .await;
+        assert_ne!(home(&idle).await, lost);
+
+        // Once the host that goes on writing has met it, it knows.
+        assert_eq!(home_told_by(&idle, &processes[at]).await, Some(lost), "reading tells nobody");
+        until("it knows of the new home", async || {
+            let replace = LoadSpec { mode: LoadMode::Replace, partitions: Some(1), ..spec("region", "vortex") };
+            within(load(&busy, replace)).await.unwrap();
+            home_told_by(&idle, &processes[at]).await.is_some_and(|home| home != lost)
+        })
+        .await;
+    });
+}

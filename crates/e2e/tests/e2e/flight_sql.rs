@@ -2,6 +2,7 @@
 //! `pithead sql` over the same drives.
 
 mod bounds;
+mod sessions;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,12 @@
 //! `pithead serve` before PostgreSQL's clients: statements by both protocols, cancellation, rights, and clients that lie. What real
 //! drivers make of it is in `python/tests/test_postgres.py`.
 
+mod bounds;
+mod catalogue;
+mod results;
+mod scram;
+mod sessions;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -342,4 +348,28 @@ fn strangers_stay_outside_and_rights_hold() {
         "{text}"
     );
     assert!(front.terminate());
+}
+
+/// A regression: a named statement told of the tables that there were when it was prepared.
+#[test]
+fn prepared_statements_tell_of_tables_as_they_are_now() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    client.send('P', b"s\0SELECT to_regclass('late') IS NULL, pg_table_size('t') > 0, pg_database_size('pithead')\0\0\0");
+    let told = |client: &mut RawClient| {
+        client.send('B', b"\0s\0\0\0\0\0\0\0");
+        client.send('E', b"\0\0\0\0\0");
+        client.send('S', b"");
+        rows(&client.until('Z')).remove(0)
+    };
+    let before = told(&mut client);
+    assert_eq!(before[..2], ["t", "t"]);
+    client.query("CREATE TABLE late AS SELECT id, name FROM t");
+    let after = told(&mut client);
+    assert_eq!(after[..2], ["f", "t"]);
+    let bytes = |row: &[String]| row[2].parse::<u64>().unwrap();
+    assert!(bytes(&after) > bytes(&before), "{before:?}, {after:?}");
+    client.query("DROP TABLE late");
+    assert_eq!(told(&mut client), before);
 }

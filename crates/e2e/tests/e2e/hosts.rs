@@ -306,3 +306,25 @@ fn what_a_killed_host_left_is_collected() {
         check_nothing_left(&engine).await;
     });
 }
+
+/// A regression: a host saw none of the domains that others made after it had connected.
+#[test]
+fn a_domain_that_another_host_makes_is_found_once_it_is_named() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let processes = DriveProcess::start_many(directory.path(), 2, &[]);
+        let (maker, other) = (attach(&processes).await, attach(&processes).await);
+        load(&maker, "here", LoadMode::Create, 1).await.unwrap();
+        let count = |rows: Vec<Vec<String>>| rows[0][0].clone();
+        assert_eq!(count(collect(&other.host.session(), "SELECT count(*) FROM here").await.unwrap().rows), ROWS.to_string());
+        // Drives are asked again at most once a second.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        load(&maker, "elsewhere.fresh", LoadMode::Create, 2).await.unwrap();
+        let found = collect(&other.host.session(), "SELECT count(*) FROM elsewhere.fresh").await;
+        assert_eq!(count(found.unwrap_or_else(|fault| panic!("{fault}")).rows), ROWS.to_string());
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let fault =
+            collect(&other.host.session(), "SELECT count(*) FROM nowhere.nothing").await.expect_err("no host has made it");
+        assert!(fault.blame == Blame::User && fault.message.contains("there is no domain nowhere"), "{fault}");
+    });
+}

@@ -282,3 +282,74 @@ fn columns_change_and_the_layout_stays() {
         setup.shutdown().await;
     });
 }
+
+/// A regression: home had made the change, and while a copy of the manifest was on its way to a drive that hangs, the client was told
+/// that its statement took too long. It was run again, and the row was there twice.
+#[test]
+fn what_was_made_is_told_however_long_copies_of_the_manifest_take() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_PROCESSES).await;
+        let session = setup.session().await;
+        run(&session, "CREATE TABLE one WITH (partitions = 1) AS SELECT 0 AS id").await;
+        let snapshot = setup.engine.host.fleet().snapshot().await.expect("a snapshot");
+        let (manifest, dataset) = snapshot.dataset(&"one".parse().expect("a name")).expect("the table");
+        let is_needed = |id| manifest.home() == Some(id) || dataset.partitions[0].copies.contains(&id);
+        let drives = setup.engine.host.fleet().drives();
+        let spare = drives.iter().find(|drive| !is_needed(drive.id())).expect("four drives, of which two are needed");
+        let hung = setup.processes.iter().find(|process| process.address() == spare.label()).expect("its process");
+        collect(&session, "SET statement_timeout = '5s'").await.expect("a setting");
+        hung.freeze();
+        let inserted = run(&session, "INSERT INTO one VALUES (1)").await;
+        hung.thaw();
+        assert_eq!(inserted, 1);
+        assert_eq!(number(&session, "SELECT count(*) FROM one").await, 2);
+        setup.shutdown().await;
+    });
+}
+
+/// A regression: the later one of two hosts was told that the table was there already, or was not there any more.
+#[test]
+fn hosts_that_make_and_drop_the_same_at_one_time_do_not_fail() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_PROCESSES).await;
+        let other = setup.connect_again().await;
+        let (one, two) = (setup.session().await, other.host.session());
+        let both = async |sql: &str| {
+            let ended = tokio::join!(one.run(sql), two.run(sql));
+            let faults: Vec<String> =
+                [ended.0.err(), ended.1.err()].into_iter().flatten().map(|fault| fault.to_string()).collect();
+            assert!(faults.is_empty(), "{sql}: {faults:?}");
+        };
+        for round in 0..10 {
+            both(&format!("CREATE TABLE IF NOT EXISTS r{round} AS SELECT 7 AS a")).await;
+            assert_eq!(number(&one, &format!("SELECT sum(a) FROM r{round}")).await, 7);
+            both(&format!("CREATE VIEW IF NOT EXISTS v{round} AS SELECT a FROM r{round}")).await;
+            both(&format!("DROP VIEW IF EXISTS v{round}")).await;
+            both(&format!("DROP TABLE IF EXISTS r{round}, none{round}")).await;
+        }
+        let left = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'main' AND table_name <> 't'";
+        assert_eq!(number(&one, left).await, 0);
+        other.shutdown().await;
+        setup.shutdown().await;
+    });
+}
+
+/// A regression: rows that another host added while a table was made of itself were lost.
+#[test]
+fn a_table_that_is_made_of_itself_keeps_what_others_add() {
+    block_on(async {
+        let setup = made(Mode::FOUR_PROCESSES).await;
+        let other = setup.connect_again().await;
+        let (one, two) = (setup.session().await, other.host.session());
+        let (replaced, inserted) = tokio::join!(
+            again(&one, "CREATE OR REPLACE TABLE t AS SELECT id, v + 1 AS v, w FROM t"),
+            again(&two, "INSERT INTO t VALUES (1000000, 0, 2)"),
+        );
+        assert!(replaced > 0 && inserted > 0, "{replaced}, {inserted}");
+        assert_eq!(number(&one, "SELECT count(*) FROM t WHERE w = 2").await, inserted);
+        assert_eq!(number(&one, "SELECT min(v) FROM t WHERE w = 1").await, replaced);
+        assert_eq!(number(&one, "SELECT max(v) FROM t WHERE w = 1").await, replaced);
+        other.shutdown().await;
+        setup.shutdown().await;
+    });
+}

@@ -11,6 +11,7 @@ from typing import Any
 
 import adbc_driver_flightsql as flightsql
 import adbc_driver_manager as manager
+import numpy
 import pandas
 import polars
 import pyarrow as pa
@@ -106,6 +107,17 @@ def ingestion(cursor: Any) -> None:
     assert cursor.fetchall() == [(10, 3)]
 
 
+def large_batches() -> None:
+    """The driver sends a batch as one message, up to a bound of its own. This one has 80 MB."""
+    unbounded = {**BEARER, flightsql.DatabaseOptions.WITH_MAX_MSG_SIZE.value: str(1 << 30)}
+    with dbapi.connect(URI, db_kwargs=unbounded, autocommit=True) as connection, connection.cursor() as cursor:
+        table = pa.table({"a": numpy.arange(10_000_000)})
+        assert cursor.adbc_ingest("large", table, mode="create") == 10_000_000
+        cursor.execute("SELECT count(*), max(a) FROM large")
+        assert cursor.fetchall() == [(10_000_000, 9_999_999)]
+        cursor.execute("DROP TABLE large")
+
+
 def catalogue(connection: Any) -> None:
     objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
     assert [catalog["catalog_name"] for catalog in objects] == ["pithead"]
@@ -147,6 +159,16 @@ def frames(connection: Any) -> None:
     assert polars.read_database("SELECT count(*) AS n FROM from_polars", connection)["n"][0] == 5
 
 
+def sessions() -> None:
+    """Options of a session, which the driver keeps by a cookie."""
+    cookies = {**BEARER, flightsql.DatabaseOptions.WITH_COOKIE_MIDDLEWARE.value: "true"}
+    with dbapi.connect(URI, db_kwargs=cookies, autocommit=True) as connection, connection.cursor() as cursor:
+        connection.adbc_current_db_schema = "lab"
+        assert connection.adbc_current_db_schema == "lab" and connection.adbc_current_catalog == "pithead"
+        cursor.execute("SELECT count(*) FROM made")
+        assert cursor.fetchall() == [(3,)]
+
+
 strangers()
 by_name = {"username": "adbc", "password": TOKEN}
 with dbapi.connect(URI, db_kwargs=by_name, autocommit=True) as named, contextlib.closing(named.cursor()) as first:
@@ -157,9 +179,11 @@ with dbapi.connect(URI, db_kwargs=BEARER, autocommit=True) as connected:
         statements(cursor)
         errors(cursor)
         ingestion(cursor)
+        large_batches()
     catalogue(connected)
     cancellation(connected)
     frames(connected)
+sessions()
 lab = {**BEARER, flightsql.DatabaseOptions.RPC_CALL_HEADER_PREFIX.value + "pithead.domain": "lab"}
 with dbapi.connect(URI, db_kwargs=lab, autocommit=True) as connected, connected.cursor() as cursor:
     cursor.execute("SELECT count(*) FROM made")
