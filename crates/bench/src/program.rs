@@ -38,7 +38,9 @@ use crate::timing::Spread;
 const GUEST: &str = include_str!("program/guest.rs");
 const KERNELS: &str = include_str!("program/kernels.rs");
 /// Starts of an empty SSDlet, and round trips between host and drive, of one run.
-const STARTS: u32 = 2_000;
+const STARTS: u32 = 6_400;
+/// SSDlets of an application, at most.
+const SSDLETS: u32 = 64;
 const TRIPS: u64 = 20_000;
 
 /// What to measure.
@@ -96,6 +98,9 @@ struct ProgramSummary {
     fibre_switch_ns: f64,
     port_hop_ns: f64,
     host_round_trip_ns: f64,
+    /// To make, run and end an application of one SSDlet that does nothing, both threads' wake-ups included.
+    application_us: f64,
+    /// The same of an application of 64 such SSDlets, for each of them.
     instantiate_us: f64,
     /// Time of a query with a predicate in WebAssembly over that of the same one in SQL.
     wasm_predicate_vs_native: f64,
@@ -120,7 +125,10 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     }
     costs.push(Cost { what: "port hop", unit: "ns", cost: bench.spread(async || bench.hop().await).await? });
     costs.push(Cost { what: "host round trip", unit: "ns", cost: bench.spread(async || bench.trip().await).await? });
-    costs.push(Cost { what: "instantiate and end", unit: "us", cost: bench.spread(async || bench.start().await).await? });
+    let alone = bench.spread(async || bench.start(1).await).await?;
+    costs.push(Cost { what: "an application of one SSDlet, made, run and ended", unit: "us", cost: alone });
+    let of_many = bench.spread(async || bench.start(SSDLETS).await).await?;
+    costs.push(Cost { what: "an SSDlet of 64 in an application, made, run and ended", unit: "us", cost: of_many });
     let predicate = bench.predicate(options.megabytes << 20).await?;
     let over_link = bench.over_link(options.megabytes << 20).await?;
     let gain = |work: &str| over_link.as_ref().and_then(|it| it.gain(work));
@@ -135,7 +143,8 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
         fibre_switch_ns: cost(1),
         port_hop_ns: cost(2),
         host_round_trip_ns: cost(3),
-        instantiate_us: cost(4),
+        application_us: cost(4),
+        instantiate_us: cost(5),
         wasm_predicate_vs_native: predicate.ratio,
         word_count_gain: gain("word count"),
         search_gain: gain("string search"),
@@ -288,12 +297,14 @@ impl Bench {
         Ok(took.as_nanos() as f64 / TRIPS as f64)
     }
 
-    /// Microseconds to make, run and end an application of one SSDlet that does nothing.
-    async fn start(&self) -> Result<f64, Fault> {
+    /// Microseconds to make, run and end an SSDlet that does nothing, in applications of so many.
+    async fn start(&self, ssdlets: u32) -> Result<f64, Fault> {
         let started = Instant::now();
-        for _ in 0..STARTS {
+        for _ in 0..STARTS / ssdlets {
             let application = self.application();
-            application.ssdlet(&self.module, "empty", &[]).await.map_err(fault)?;
+            for _ in 0..ssdlets {
+                application.ssdlet(&self.module, "empty", &[]).await.map_err(fault)?;
+            }
             application.start().map_err(fault)?;
             application.wait().await.map_err(fault)?;
         }
@@ -380,7 +391,7 @@ fn native_select(path: &Path) -> Result<(u64, u64), std::io::Error> {
     native_batches(path, |numbers, length| {
         let count = kernels::select(&numbers[..length / 8], 250, 500, &mut places);
         found += count as u64;
-        sum += places[..count].iter().map(|place| u64::from(*place)).sum::<u64>();
+        sum += kernels::sum(&places[..count]);
     })?;
     Ok((found, sum))
 }
@@ -415,6 +426,8 @@ impl ProgramReport {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -427,5 +440,44 @@ mod tests {
         let mut places = [0; 5];
         assert_eq!((kernels::count(&numbers, 4, 6), kernels::select(&numbers, 4, 6, &mut places)), (3, 3));
         assert_eq!(places[..3], [1, 3, 4]);
+    }
+
+    /// Words and different words, counted a letter at a time.
+    fn words_of(text: &[u8]) -> (u64, u64) {
+        let words = text.split(|byte| !byte.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+        let words: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
+        (words.len() as u64, words.iter().collect::<HashSet<_>>().len() as u64)
+    }
+
+    #[test]
+    fn kernels_count_as_one_would_by_hand() {
+        let mut state = 7_u64;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..200 {
+            // Any bytes, mostly letters; pieces that cut words, and words of any length.
+            let letters = if next(2) == 0 { 3 } else { 26 };
+            let byte = |number: u64| b'A' + (number % letters) as u8 + if number & 64 == 0 { 32 } else { 0 };
+            let gaps = 2 + next(12);
+            let text: Vec<u8> =
+                (0..next(1_500)).map(|_| if next(gaps) == 0 { next(256) as u8 } else { byte(next(128)) }).collect();
+            let (mut words, mut at) = (kernels::Words::new(), 0);
+            while at < text.len() {
+                let end = (at + 1 + next(300) as usize).min(text.len());
+                words.take(&text[at..end]);
+                at = end;
+            }
+            assert_eq!(words.finish(), words_of(&text));
+            let numbers: Vec<i64> = (0..next(300)).map(|_| next(9) as i64 - 4).chain([i64::MIN, i64::MAX]).collect();
+            let (from, to) = if next(8) == 0 { (i64::MIN, i64::MAX) } else { (next(9) as i64 - 4, next(9) as i64 - 4) };
+            let mut places = vec![0; numbers.len()];
+            let found = kernels::select(&numbers, from, to, &mut places);
+            let expected: Vec<u32> = (0..).zip(&numbers).filter(|(_, it)| (from..to).contains(it)).map(|(at, _)| at).collect();
+            assert_eq!(places[..found], expected);
+            assert_eq!(kernels::count(&numbers, from, to), expected.len() as u64);
+            assert_eq!(kernels::sum(&places[..found]), expected.iter().map(|place| u64::from(*place)).sum::<u64>());
+        }
     }
 }
