@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pithead_door::Door;
 use pithead_entry::ConnectOptions;
@@ -14,6 +15,9 @@ use tokio::task::JoinHandle;
 
 use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target, functions};
+
+/// How long a host that ends waits for what goes on after statements.
+const AFTERWARDS_WAIT: Duration = Duration::from_secs(3);
 
 /// A host, and the drives that live in this process for it. [`Engine::shutdown`] ends them; dropping it leaves them
 /// running until the process ends, with no harm to what was acknowledged.
@@ -113,6 +117,8 @@ impl Engine {
             // It holds the host, too.
             let _ = serving.await;
         }
+        // A merge that is cut short is only done again by a later append.
+        self.host.settled(AFTERWARDS_WAIT).await;
         // Work that was cancelled may hold its files for a while yet.
         self.host.spills().remove();
         // Hosts hold doors, and doors hold stores open.
