@@ -176,7 +176,7 @@ impl Window {
             let range = place.offset + part.start as u64..place.offset + upto as u64;
             let bytes = core.segments.read_part(place.file, range)?;
             // A source that has moved meanwhile may have left holes, which would be compared as zeros.
-            if !core.index.place(&on.key)?.is_some_and(|(now, _)| now == *place) {
+            if core.index.place(&on.key)?.is_none_or(|(now, _)| now != *place) {
                 *self = Window::default();
                 return Ok(Value::new());
             }
