@@ -80,7 +80,7 @@ fn bare_names_are_looked_up_along_the_path() {
     // A function sets it as SET does.
     assert_eq!(value(&mut client, "SELECT set_config('search_path', 'lab', false)"), "lab");
     assert_eq!(value(&mut client, "SELECT a FROM t"), "3");
-    assert_eq!(code(&client.query("SELECT set_config('nothing', '1', false)")).is_some(), true);
+    assert!(code(&client.query("SELECT set_config('nothing', '1', false)")).is_some());
     let (mut other, _) = connect_with(front.address(), &[("user", "me"), ("options", "-c search_path=lab,public")]);
     assert_eq!((value(&mut other, "SELECT a FROM t"), value(&mut other, "SELECT a FROM p")), ("3".into(), "2".into()));
 }
@@ -109,7 +109,7 @@ fn settings_come_back_and_clients_have_some_of_their_own() {
         (value(&mut client, "SHOW pithead.slice_cache"), value(&mut client, "SHOW enable_seqscan")),
         (first, "on".into())
     );
-    assert_eq!(code(&client.query("RESET pithead.nothing")).is_some(), true);
+    assert!(code(&client.query("RESET pithead.nothing")).is_some());
     // As pgAdmin begins.
     let replies = client.query(
         "SET DateStyle=ISO; SET client_min_messages=notice; SELECT set_config('bytea_output','hex',false) FROM \
