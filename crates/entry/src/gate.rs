@@ -1,7 +1,7 @@
 //! [`Gate`]: how many connections there may be, and which goes first when there are too many.
 //!
-//! A connection waits until a call of it is accepted, which shows that its caller is a known one and speaks the protocol. A bounded
-//! number may wait, and none for long. For one more the oldest goes, so that a caller who is quick gets through while another
+//! A connection waits until a call of it is accepted, which shows that its caller is a known one and speaks the protocol. Few may
+//! wait, and none for long. For one more the oldest goes, so that a caller who is quick gets through while another
 //! opens connections and says nothing.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +12,9 @@ use std::task::{Context, Poll};
 
 use futures::future::poll_fn;
 use futures::task::AtomicWaker;
-use pithead_model::{Blame, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, Fault};
+use pithead_model::{
+    Blame, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, CONNECTIONS_WAITING_MAX, CONNECTIONS_WAITING_PER_ADDRESS_MAX, Fault,
+};
 
 /// How many connections a drive takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +34,8 @@ impl Default for ConnectionLimits {
         Self {
             total: CONNECTIONS_MAX,
             per_address: CONNECTIONS_PER_ADDRESS_MAX,
-            // As many as may be admitted: a pool of connections that is opened at once waits as a whole. One that waits has a few KiB,
-            // for some seconds.
-            waiting: CONNECTIONS_MAX,
-            waiting_per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            waiting: CONNECTIONS_WAITING_MAX,
+            waiting_per_address: CONNECTIONS_WAITING_PER_ADDRESS_MAX,
         }
     }
 }

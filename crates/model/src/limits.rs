@@ -31,10 +31,14 @@ pub const COPIES_MAX: usize = 16;
 /// Longest text stored as a bound in a directory. Longer texts are cut, and the bound is marked as inexact.
 pub const BOUND_BYTES_MAX: usize = 64;
 /// Most connections that a drive has open unless it is configured otherwise. Connections of callers that the drive has
-/// not identified yet are not among them: as many may wait, and for one more the oldest of these is closed.
+/// not identified yet are not among them.
 pub const CONNECTIONS_MAX: usize = 1_024;
 /// The same bound for one address.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 256;
+/// Most connections without an accepted call. For one more, the drive closes the oldest.
+pub const CONNECTIONS_WAITING_MAX: usize = 256;
+/// The same bound for one address: a pool of connections that is opened at once has room.
+pub const CONNECTIONS_WAITING_PER_ADDRESS_MAX: usize = 100;
 /// Bytes of messages that have arrived in part, over all callers of a drive.
 pub const RECEIVING_BYTES_MAX: u64 = 1 << 30;
 /// The same bound for one connection.
