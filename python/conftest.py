@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import re
 import signal
 import subprocess
@@ -14,12 +15,21 @@ import pytest
 import pithead
 
 ROOT = Path(__file__).resolve().parents[1]
+# How long the process may take to end when all tests have run: it closes connections that are open then, each in seconds.
+_END_S = 120
 # Tests import what stands beside them.
 sys.path.insert(0, str(ROOT / "python/tests"))
 # Jobs in the background of a shell ignore SIGINT, and programs that they start would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from programs import program  # noqa: E402
+
+
+def pytest_unconfigure() -> None:
+    """A process that does not end says where it waits, and has failed."""
+    # The alarm ends it even where the interpreter is gone already.
+    faulthandler.register(signal.SIGALRM, file=2, all_threads=True, chain=True)
+    signal.alarm(_END_S)
 
 
 @pytest.fixture(autouse=True)
