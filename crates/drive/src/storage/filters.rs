@@ -155,7 +155,7 @@ impl Filters {
         let mut wanted = self.wanted.lock();
         for (_, column) in places(slice, predicates) {
             let suits = schema.fields().get(column).is_some_and(|field| ValueFilter::suits(field.data_type()));
-            if suits && !have.contains(&column) {
+            if suits && have.len() < FILTERS_MAX && !have.contains(&column) {
                 wanted.count(WantedFilter { slice: slice.key.clone(), schema: Arc::clone(schema), column }, have.len());
             }
         }
@@ -170,8 +170,10 @@ impl Filters {
     }
 
     /// A filter is not worth its room.
-    pub(crate) fn refuse(&self, wanted: &WantedFilter) {
-        self.wanted.lock().reads_in_vain.put((wanted.slice.clone(), wanted.column), REFUSED);
+    pub(crate) fn refuse(&self, refused: &WantedFilter) {
+        let mut wanted = self.wanted.lock();
+        wanted.forget(refused);
+        wanted.reads_in_vain.put((refused.slice.clone(), refused.column), REFUSED);
     }
 
     /// Stores a filter, unless the slice has as many as it may. A crash may lose it, for it is made again. Blocks. The caller has
@@ -184,7 +186,7 @@ impl Filters {
         let write = Write::put(filter_key(&made.slice, made.column), filter.to_bytes());
         self.store.write(vec![write], Durability::Back)?;
         self.there.lock().entry(made.slice.clone()).or_default().insert(made.column);
-        self.wanted.lock().reads_in_vain.pop(&(made.slice.clone(), made.column));
+        self.wanted.lock().forget(made);
         Ok(())
     }
 
@@ -255,10 +257,6 @@ impl Kept {
 impl Wanted {
     /// `have`: how many filters the slice has.
     fn count(&mut self, filter: WantedFilter, have: usize) {
-        let queued = self.queue.iter().filter(|other| other.slice == filter.slice).count();
-        if have + queued >= FILTERS_MAX {
-            return;
-        }
         let reads = self.reads_in_vain.get_or_insert_mut((filter.slice.clone(), filter.column), || 0);
         if *reads == REFUSED {
             return;
@@ -266,8 +264,20 @@ impl Wanted {
         *reads += 1;
         // Once, so that it is queued once.
         if *reads == READS_IN_VAIN {
-            self.queue.push_back(filter);
+            let queued = self.queue.iter().filter(|other| other.slice == filter.slice).count();
+            if have + queued < FILTERS_MAX {
+                self.queue.push_back(filter);
+            } else {
+                // One of these may come to nothing.
+                *reads -= 1;
+            }
         }
+    }
+
+    /// A filter was made, or will not be. While it was being made, it may have been asked for again.
+    fn forget(&mut self, filter: &WantedFilter) {
+        self.queue.retain(|other| (&other.slice, other.column) != (&filter.slice, filter.column));
+        self.reads_in_vain.pop(&(filter.slice.clone(), filter.column));
     }
 }
 

@@ -51,13 +51,29 @@ fn a_column_is_wanted_once_it_was_read_in_vain_twice() {
     filters.read_in_vain(&one, &part, &both);
     filters.read_in_vain(&slice(1, 1, None), &part, &both);
     assert!(filters.next_wanted().is_none(), "each of them once");
-    (0..4).for_each(|_| filters.read_in_vain(&one, &part, &both));
+    (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
     let next = filters.next_wanted().unwrap();
     assert_eq!((&next.slice, next.column), (&one.key, 0));
     assert!(filters.next_wanted().is_none(), "floats have no filters, and one is enough");
     filters.refuse(&next);
     (0..5).for_each(|_| filters.read_in_vain(&one, &part, &both));
     assert!(filters.next_wanted().is_none(), "it is not worth it");
+}
+
+#[test]
+fn where_a_filter_comes_to_nothing_another_one_is_wanted() {
+    let filters = open(&Arc::default(), 1 << 20);
+    let names: Vec<String> = (0..=FILTERS_MAX).map(|number| format!("c{number}")).collect();
+    let part = schema(&names.iter().map(|name| (name.as_str(), DataType::Int64)).collect::<Vec<_>>());
+    let one = slice(1, 0, None);
+    let each = |column| (0..3).for_each(|_| filters.read_in_vain(&one, &part, &equal(column, 7)));
+    (0..=FILTERS_MAX).for_each(each);
+    let queued: Vec<WantedFilter> = std::iter::from_fn(|| filters.next_wanted()).collect();
+    assert_eq!(queued.len(), FILTERS_MAX);
+    queued.iter().for_each(|wanted| filters.refuse(wanted));
+    (0..=FILTERS_MAX).for_each(each);
+    let last = filters.next_wanted().map(|wanted| wanted.column);
+    assert_eq!((last, filters.next_wanted().is_none()), (Some(FILTERS_MAX), true));
 }
 
 #[test]
@@ -86,6 +102,23 @@ fn a_filter_that_was_not_made_is_asked_for_again() {
     for _ in 0..2 {
         (0..2).for_each(|_| filters.read_in_vain(&one, &part, &equal(0, 7)));
         assert_eq!(filters.next_wanted().unwrap().column, 0);
+        assert!(filters.next_wanted().is_none());
+    }
+}
+
+#[test]
+fn a_filter_is_made_once_however_often_it_is_asked_for_meanwhile() {
+    let filters = open(&Arc::default(), 1 << 20);
+    let (one, part) = (slice(1, 0, None), schema(&[("a", DataType::Int64)]));
+    for is_refused in [true, false] {
+        filters.wanted.lock().reads_in_vain.clear();
+        (0..2).for_each(|_| filters.read_in_vain(&one, &part, &equal(0, 7)));
+        let making = filters.next_wanted().unwrap();
+        (0..5).for_each(|_| filters.read_in_vain(&one, &part, &equal(0, 7)));
+        match is_refused {
+            true => filters.refuse(&making),
+            false => filters.put(&making, &of(&[1])).unwrap(),
+        }
         assert!(filters.next_wanted().is_none());
     }
 }
