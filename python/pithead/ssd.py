@@ -6,8 +6,10 @@ several drives, connected by typed ports. docs/guides/programs.md shows how to w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, overload
@@ -16,9 +18,6 @@ from . import _arguments, _pithead
 from ._errors import UserError
 
 __all__ = ["SSD", "Application", "Input", "Output", "Reader", "SSDlet", "Writer"]
-
-# Stands for no row.
-_NOTHING = object()
 
 
 class SSD:
@@ -115,7 +114,9 @@ class Reader:
 
     def __init__(self, native: _pithead.Reader) -> None:
         self._native = native
-        self._batch: Iterator[Any] = iter(())
+        # Several threads may take from it: one that gets a batch adds its rows to those that others have not taken yet.
+        self._rows: deque[Any] = deque()
+        self._has_ended = False
 
     @property
     def types(self) -> str:
@@ -127,11 +128,14 @@ class Reader:
 
     # No generator: that would be at its end once something was raised in it, and later calls would find an end.
     def __next__(self) -> Any:
-        while (row := next(self._batch, _NOTHING)) is _NOTHING:
-            if (batch := self._native.get()) is None:
+        while True:
+            with contextlib.suppress(IndexError):
+                return self._rows.popleft()
+            batch = None if self._has_ended else self._native.get()
+            if batch is None:
+                self._has_ended = True
                 raise StopIteration
-            self._batch = iter(_arrow().ipc.open_stream(batch) if isinstance(batch, bytes) else batch)
-        return row
+            self._rows.extend(_arrow().ipc.open_stream(batch) if isinstance(batch, bytes) else batch)
 
     def get(self) -> Any:
         """Waits for the next row or record batch; None at the end of the stream. Raises if the application failed."""

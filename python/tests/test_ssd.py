@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import pithead
-from pithead.ssd import SSD, Application
+from pithead.ssd import SSD, Application, Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,6 +54,8 @@ def test_rows_go_through_ssdlets_of_several_drives(start_drives: Start, modules:
                 assert to.put(number)
                 assert answers.get() == 8 * number
         assert list(answers) == []
+        answers.close()
+        assert answers.get() is None
         assert app.wait() > 0
     assert sessions(drives) == ""
 
@@ -91,8 +94,50 @@ def test_one_application_reads_what_another_one_puts_out(start_drives: Start, mo
         to.put(1)
         assert answers.get() == 4
         first.stop()
-        with pytest.raises(pithead.Cancelled, match=r"the application first, which it reads, has failed"):
-            answers.get()
+        for _ in range(2):
+            with pytest.raises(pithead.Cancelled, match=r"the application first, which it reads, has failed"):
+                answers.get()
+
+
+def test_threads_that_share_a_reader_lose_no_rows() -> None:
+    asked, released = threading.Event(), threading.Event()
+    batches = iter([[4, 5, 6], [1, 2, 3]])
+
+    class Native:
+        def get(self) -> list[int] | None:
+            batch = next(batches, None)
+            if batch == [4, 5, 6]:
+                asked.set()
+                released.wait(60)
+            return batch
+
+    native: Any = Native()
+    reader = Reader(native)
+    taken: list[int] = []
+    thread = threading.Thread(target=lambda: taken.append(reader.get()))
+    thread.start()
+    assert asked.wait(60)
+    taken.append(reader.get())
+    released.set()
+    thread.join()
+    assert sorted([*taken, *reader]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_end_stays_the_end_once_the_reader_is_closed() -> None:
+    class Native:
+        is_closed = False
+
+        def get(self) -> None:
+            assert not self.is_closed
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    native: Any = Native()
+    reader = Reader(native)
+    assert reader.get() is None
+    reader.close()
+    assert reader.get() is None
 
 
 def test_mistakes_say_what_was_expected(start_drives: Start, modules: Path) -> None:

@@ -14,7 +14,8 @@ use crate::{Clock, CoreCosts, Instant};
 /// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);
 /// A core that is told of counted work so soon after its last was not idle between them: timers end late by a millisecond or
-/// two, for a core's time and for the medium's.
+/// two, for a core's time and for the medium's. Short work follows the last within half of what it
+/// takes: a core that mostly waits was idle.
 const LATE: Duration = Duration::from_millis(2);
 /// Work that is shorter than this says nothing of this machine's speed: most of it may be what a plan costs to make.
 const TELLING: Duration = Duration::from_millis(10);
@@ -68,7 +69,7 @@ impl PacedCpu {
 
     /// The same of work that just took `here`, and takes `there` on the slow CPU.
     pub fn work_as(&self, here: Duration, there: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.book(here, u64::try_from(there.as_nanos()).unwrap_or(u64::MAX), LATE)
+        self.book(here, u64::try_from(there.as_nanos()).unwrap_or(u64::MAX), LATE.min(there / 2))
     }
 
     /// Whether work that took `here` shows that this machine cannot keep up with the slow CPU, which takes `there`. Said once.
@@ -148,13 +149,16 @@ mod tests {
 
     #[test]
     fn a_timer_that_ends_late_does_not_make_a_core_slower() {
-        let free_after = |idle_ms: u64| {
+        let free_after = |idle_us: u64, takes_us: u64| {
             let cpu = PacedCpu::new(0.01, 1, Arc::new(Still));
-            *cpu.free_at.lock() = vec![Instant(1_000_000_000 - idle_ms * 1_000_000)];
-            drop(cpu.work_as(Duration::ZERO, Duration::from_millis(10)));
-            cpu.free_at.lock()[0].0 / 1_000_000
+            *cpu.free_at.lock() = vec![Instant(1_000_000_000 - idle_us * 1_000)];
+            drop(cpu.work_as(Duration::ZERO, Duration::from_micros(takes_us)));
+            cpu.free_at.lock()[0].0 / 1_000
         };
-        assert_eq!((free_after(1), free_after(2), free_after(3)), (1009, 1008, 1010), "3 ms were spent on nothing");
+        let after = [1_000, 2_000, 3_000].map(|idle_us| free_after(idle_us, 10_000));
+        assert_eq!(after, [1_009_000, 1_008_000, 1_010_000], "3 ms were spent on nothing");
+        // A core that waited for 2 ms before each 1 ms of work was not slowed at all.
+        assert_eq!([500, 2_000].map(|idle_us| free_after(idle_us, 1_000)), [1_000_500, 1_001_000]);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::{Clock, Instant};
 const BURST: Duration = Duration::from_millis(1);
 
 /// One medium that all reads of a CSE share. It reads ahead as far as a buffer has room: while somebody works on what was
-/// read, the next bytes come in. A session that begins finds the buffer empty, and waits for the latency where the medium
-/// was idle. So does a read without a session that comes later than the buffer would have been full.
+/// read, the next bytes come in. A session that begins while no other one reads finds the buffer empty, and waits for the
+/// latency where the medium was idle. So does a read without a session that comes later than the buffer would have been full.
 #[derive(Debug)]
 pub struct PacedMedium {
     pace: Pace,
@@ -40,7 +40,10 @@ impl PacedMedium {
 
     /// A session begins to read. Nothing of it was read ahead.
     pub fn reading_begins(&self) {
-        self.sessions.fetch_add(1, Ordering::Relaxed);
+        if self.sessions.fetch_add(1, Ordering::Relaxed) > 0 {
+            // What was read ahead is the others', who have not taken it yet.
+            return;
+        }
         // No bytes: only the next booking is moved.
         drop(self.pace.book_from(0, Duration::MAX, |free_at, now| self.found(free_at, now)));
     }
@@ -153,5 +156,15 @@ mod tests {
         assert_eq!(bench.read_at(5_090), 58, "though less time has passed than the buffer has room for");
         bench.begin_at(5_100);
         assert_eq!(bench.read_at(5_100), 98, "the medium was not idle, so what another session waits for comes first");
+    }
+
+    /// Each session that began took from the others what was read ahead for them.
+    #[test]
+    fn a_session_that_begins_leaves_the_others_their_buffer() {
+        let bench = Bench::new();
+        bench.begin_at(5_000);
+        assert_eq!(bench.read_at(5_000), 58);
+        bench.begin_at(5_150);
+        assert_eq!(bench.read_at(5_150), 0, "92 ms were read ahead");
     }
 }

@@ -143,6 +143,11 @@ impl Bound {
         self.queue.is_empty()
     }
 
+    /// How many slices nobody has taken yet.
+    pub fn slices_waiting(&self) -> usize {
+        self.queue.left().len()
+    }
+
     /// The slices that nobody has taken yet, those aside that their bounds rule out.
     pub fn waiting(&self) -> Waiting {
         let sums = self.sums.get_or_init(|| Sums::new(self.queue.slices(), &self.held, self.filtered.as_ref()));

@@ -33,6 +33,11 @@ impl RoundWatch {
     pub fn stats(&self) -> RoundStats {
         self.0.stats()
     }
+
+    /// The same without its slices: it costs no memory, so that it may be asked for often.
+    pub fn counts(&self) -> RoundStats {
+        self.0.counts()
+    }
 }
 
 impl RunningRound {
@@ -149,8 +154,12 @@ impl Round {
     }
 
     pub(crate) fn stats(&self) -> RoundStats {
+        RoundStats { slices: self.taken.lock().clone(), ..self.counts() }
+    }
+
+    fn counts(&self) -> RoundStats {
         RoundStats {
-            slices: self.taken.lock().clone(),
+            slices: Vec::new(),
             slices_skipped: self.driving.slices_skipped.load(Ordering::Relaxed),
             pages_read: self.driving.pages_read.load(Ordering::Relaxed),
             pages_skipped: self.driving.pages_skipped.load(Ordering::Relaxed),

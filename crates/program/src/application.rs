@@ -7,10 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pithead_sched::{AbortOnDrop, Class};
 
-use crate::budget::{Budget, Meter};
+use crate::budget::{Budget, Held, Meter};
 use crate::channel::{Channel, Reader, Writer};
 use crate::graph::{Graph, Leaving, Node, Phase};
 use crate::guest::{Guest, Names, OpenFile, Opened, Ports};
+use crate::host_port::busy;
 use crate::limits::{ARGUMENT_BYTES_MAX, SSDLETS_MAX};
 use crate::module::Code;
 use crate::row::encode;
@@ -171,11 +172,11 @@ impl Application {
         };
         channel.reach_outside();
         to.join(&channel)?;
-        Ok(HostWriter::new(channel, Arc::clone(&self.graph)))
+        Ok(HostWriter::new(channel, Arc::clone(&self.graph), Arc::clone(&self.budget)))
     }
 
     fn channel(&self, signature: Signature) -> Arc<Channel> {
-        Channel::new(signature, &self.budget)
+        Channel::new(signature, self.budget.limits().queue_bytes_max)
     }
 
     /// Starts all SSDlets, each on the reactor with the fewest tasks. Fails if a port is not connected.
@@ -277,6 +278,11 @@ impl Application {
     /// Who waits for what, where no SSDlet can go on unless something comes from outside, or is taken there.
     pub fn idle(&self) -> Option<String> {
         self.graph.lock().idle()
+    }
+
+    /// Counts bytes that are to wait for its SSDlets outside of its connections. Fails if the application may not hold so many.
+    pub fn hold(&self, bytes: usize) -> Result<Held, ProgramError> {
+        self.budget.hold(bytes).map_err(busy)
     }
 
     /// The processor time that its SSDlets have taken.

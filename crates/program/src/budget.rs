@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use wasmtime::ResourceLimiter;
 
 use crate::Limits;
-use crate::limits::TABLE_ELEMENTS_MAX;
+use crate::limits::{TABLE_ELEMENT_BYTES, TABLE_ELEMENTS_MAX};
 
 /// What a guest did to be ended: a sentence about it, without its name.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -85,6 +85,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// Whether it is of the memory of an application.
+    pub(crate) fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
     /// Holds what another one of the same application held.
     pub(crate) fn join(&mut self, mut other: Held) {
         self.bytes += std::mem::take(&mut other.bytes);
@@ -240,6 +245,15 @@ impl Grants {
     pub fn new(budget: Arc<Budget>) -> Self {
         Self { budget, granted: 0 }
     }
+
+    fn grant(&mut self, bytes: usize) -> wasmtime::Result<bool> {
+        let (more, most) = (bytes as u64, self.budget.limits.memory_bytes_max);
+        if !self.budget.take(more) {
+            return Err(fault(format!("it asked for more memory than the {} that its application may hold", size(most))));
+        }
+        self.granted += more;
+        Ok(true)
+    }
 }
 
 impl Drop for Grants {
@@ -253,26 +267,22 @@ impl ResourceLimiter for Grants {
         if maximum.is_some_and(|most| desired > most) {
             return Ok(false);
         }
-        let more = (desired - current) as u64;
-        let most = self.budget.limits.memory_bytes_max;
-        if !self.budget.take(more) {
-            return Err(fault(format!("it asked for more memory than the {} that its application may hold", size(most))));
-        }
-        self.granted += more;
-        Ok(true)
+        self.grant(desired - current)
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         Err(fault(format!("its memory could not grow: {error}")))
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        match desired > TABLE_ELEMENTS_MAX {
-            true => {
-                Err(fault(format!("it asked for a table of {desired} functions; a table has at most {TABLE_ELEMENTS_MAX}")))
-            }
-            false => Ok(true),
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if desired > TABLE_ELEMENTS_MAX {
+            let text = format!("it asked for a table of {desired} functions; a table has at most {TABLE_ELEMENTS_MAX}");
+            return Err(fault(text));
         }
+        if maximum.is_some_and(|most| desired > most) {
+            return Ok(false);
+        }
+        self.grant((desired - current) * TABLE_ELEMENT_BYTES)
     }
 }
 

@@ -20,8 +20,6 @@ use crate::signature::check_rows;
 pub(crate) struct Channel {
     pub signature: Signature,
     bytes_max: usize,
-    /// What waits counts as memory of the application that made the connection.
-    budget: Arc<Budget>,
     state: Mutex<ChannelState>,
     moved: Notify,
     /// Whether one of its ends is outside of the application: at a host program, or in another application.
@@ -38,18 +36,10 @@ struct ChannelState {
     schema: Option<SchemaRef>,
 }
 
-/// A batch that waits, and its share of the application's memory.
-#[derive(Debug)]
-pub(crate) struct Batch {
+/// A batch that waits, and its share of the memory of the application that put it.
+struct Batch {
     bytes: Vec<u8>,
     held: Held,
-}
-
-impl Batch {
-    /// `held`: as many bytes.
-    pub fn new(bytes: Vec<u8>, held: Held) -> Self {
-        Self { bytes, held }
-    }
 }
 
 /// What a reader finds.
@@ -67,19 +57,18 @@ pub(crate) enum Got {
 }
 
 /// What becomes of a batch.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     Done,
-    Full(Batch),
+    Full(Vec<u8>),
     /// Nobody reads any more.
     Closed,
 }
 
 impl Channel {
-    pub fn new(signature: Signature, budget: &Arc<Budget>) -> Arc<Self> {
-        let (bytes_max, budget) = (budget.limits().queue_bytes_max, Arc::clone(budget));
+    pub fn new(signature: Signature, bytes_max: usize) -> Arc<Self> {
         let (state, outside) = (Mutex::new(ChannelState::default()), AtomicBool::new(false));
-        Arc::new(Self { signature, bytes_max, budget, state, moved: Notify::new(), outside })
+        Arc::new(Self { signature, bytes_max, state, moved: Notify::new(), outside })
     }
 
     pub fn reach_outside(&self) {
@@ -113,16 +102,6 @@ impl Channel {
         }
     }
 
-    /// Counts bytes that are to wait here as memory of the application.
-    pub fn hold(&self, bytes: usize) -> Result<Held, NoRoom> {
-        self.budget.hold(bytes)
-    }
-
-    /// A batch that may wait here.
-    pub fn batch(&self, bytes: Vec<u8>) -> Result<Batch, NoRoom> {
-        self.hold(bytes.len()).map(|held| Batch::new(bytes, held))
-    }
-
     /// Takes the next batch if it has at most `bytes_max` bytes.
     pub fn try_get(&self, bytes_max: usize) -> Got {
         let mut state = self.state.lock();
@@ -145,28 +124,29 @@ impl Channel {
         Got::Batch(batch)
     }
 
-    /// Appends a batch that was checked.
-    pub fn try_put(&self, batch: Batch) -> Put {
+    /// Appends a batch that was checked. While it waits it counts as memory of the application that puts it, whose `budget` this is.
+    pub fn try_put(&self, bytes: Vec<u8>, budget: &Arc<Budget>) -> Result<Put, NoRoom> {
         let mut state = self.state.lock();
         if state.readers == 0 || state.cut.is_some() {
-            return Put::Closed;
+            return Ok(Put::Closed);
         }
-        let length = batch.bytes.len();
+        let length = bytes.len();
         if !state.has_room(self.bytes_max, length) {
-            return Put::Full(batch);
+            return Ok(Put::Full(bytes));
         }
+        let held = budget.hold(length)?;
         state.bytes += length;
         let joins = self.signature != Signature::Arrow;
         match state.queue.back_mut() {
-            Some(last) if joins && last.bytes.len() + length <= BATCH_BYTES => {
-                last.bytes.extend_from_slice(&batch.bytes);
-                last.held.join(batch.held);
+            Some(last) if joins && last.bytes.len() + length <= BATCH_BYTES && last.held.is_of(budget) => {
+                last.bytes.extend_from_slice(&bytes);
+                last.held.join(held);
             }
-            _ => state.queue.push_back(batch),
+            _ => state.queue.push_back(Batch { bytes, held }),
         }
         drop(state);
         self.moved.notify_waiters();
-        Put::Done
+        Ok(Put::Done)
     }
 
     /// Waits for a batch of any size, or for the end.
@@ -181,15 +161,15 @@ impl Channel {
         }
     }
 
-    /// Waits for room, and appends a batch that was checked. False if nobody reads any more.
-    pub async fn put(&self, mut batch: Batch) -> bool {
+    /// Waits for room, and appends a batch as [`Channel::try_put`] does. False if nobody reads any more.
+    pub async fn put(&self, mut batch: Vec<u8>, budget: &Arc<Budget>) -> Result<bool, NoRoom> {
         loop {
             let mut moved = pin!(self.moved.notified());
             moved.as_mut().enable();
-            match self.try_put(batch) {
+            match self.try_put(batch, budget)? {
                 Put::Full(back) => batch = back,
-                Put::Done => return true,
-                Put::Closed => return false,
+                Put::Done => return Ok(true),
+                Put::Closed => return Ok(false),
             }
             moved.await;
         }
@@ -223,8 +203,7 @@ impl Channel {
         // What has come to its end is complete.
         if state.writers > 0 || !state.queue.is_empty() {
             state.cut.get_or_insert_with(|| Arc::clone(why));
-            state.queue.clear();
-            state.bytes = 0;
+            state.clear();
         }
         drop(state);
         self.moved.notify_waiters();
@@ -235,6 +214,12 @@ impl ChannelState {
     /// One batch of any size fits into an empty queue.
     fn has_room(&self, bytes_max: usize, bytes: usize) -> bool {
         self.queue.is_empty() || self.bytes + bytes <= bytes_max
+    }
+
+    /// Drops what nobody will take, and what it holds.
+    fn clear(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
     }
 }
 
@@ -268,7 +253,12 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.state.lock().readers -= 1;
+        let mut state = self.0.state.lock();
+        state.readers -= 1;
+        if state.readers == 0 {
+            state.clear();
+        }
+        drop(state);
         self.0.moved.notify_waiters();
     }
 }

@@ -41,14 +41,16 @@ fn pool(options: &RuntimeOptions) -> PoolingAllocationConfig {
         // The kernel tells which pages a guest has written: these are set back where they are, and the next guest faults on none.
         pool.pagemap_scan(Enabled::Yes);
         pool.linear_memory_keep_resident(RESIDENT_BYTES);
-        pool.table_keep_resident(RESIDENT_BYTES);
+        pool.table_keep_resident(TABLE_RESIDENT_BYTES);
         pool.max_unused_warm_slots(WARM_SLOTS);
     }
     pool
 }
 
-/// Bytes of a guest's memory that the next guest in its place finds there, set back; and places that have such memory, at most.
+/// Bytes of a guest's memory, and of its table of functions, that the next guest in its place finds there, set back; and places
+/// that have such memory, at most. No application's limit counts what an idle place keeps.
 const RESIDENT_BYTES: usize = 512 << 10;
+const TABLE_RESIDENT_BYTES: usize = 16 << 10;
 const WARM_SLOTS: u32 = 32;
 /// Slices without a guest after which no more are counted.
 const SLICES_IDLE: u32 = 50;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::budget::Held;
-use crate::channel::{Batch, Channel, Got, Reader, Writer};
+use crate::budget::{Budget, NoRoom};
+use crate::channel::{Channel, Got, Reader, Side, Writer};
 use crate::graph::Graph;
 use crate::row::encode_row;
 use crate::{ProgramError, Signature, Value};
@@ -51,11 +51,6 @@ impl HostQueue {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Counts bytes of a batch that is to wait for a place here. Fails if the application may not hold so many.
-    pub fn hold(&self, bytes: usize) -> Result<Held, ProgramError> {
-        self.0.hold(bytes).map_err(|none| ProgramError::Busy(none.to_string()))
-    }
 }
 
 /// Sends to the inputs of SSDlets. Dropping it ends its part of the stream.
@@ -63,11 +58,12 @@ pub struct HostWriter {
     writer: Option<Writer>,
     channel: Arc<Channel>,
     graph: Arc<Mutex<Graph>>,
+    budget: Arc<Budget>,
 }
 
 impl HostWriter {
-    pub(crate) fn new(channel: Arc<Channel>, graph: Arc<Mutex<Graph>>) -> Self {
-        Self { writer: Some(Writer::new(Arc::clone(&channel))), channel, graph }
+    pub(crate) fn new(channel: Arc<Channel>, graph: Arc<Mutex<Graph>>, budget: Arc<Budget>) -> Self {
+        Self { writer: Some(Writer::new(Arc::clone(&channel))), channel, graph, budget }
     }
 
     /// What goes through the port.
@@ -81,21 +77,20 @@ impl HostWriter {
     }
 
     /// Sends a batch, and waits while the connection is full. False if nobody reads it any more. Fails if the bytes are no batch of
-    /// the port's type, if the application may not hold so many, or if it failed.
+    /// the port's type, if the application may not hold so many once there is room, or if it failed.
     pub async fn put(&self, batch: Vec<u8>) -> Result<bool, ProgramError> {
-        let held = self.queue().hold(batch.len())?;
-        self.put_held(batch, held).await
-    }
-
-    /// The same for a batch whose bytes count already; see [`HostQueue::hold`].
-    pub async fn put_held(&self, batch: Vec<u8>, held: Held) -> Result<bool, ProgramError> {
         let signature = &self.channel.signature;
         let wrong = |what| ProgramError::usage(format!("the host program put what is no batch of {signature}: {what}"));
         self.channel.check(&batch).map_err(wrong)?;
-        if self.channel.put(Batch::new(batch, held)).await {
+        if self.channel.put(batch, &self.budget).await.map_err(busy)? {
             return Ok(true);
         }
         self.graph.lock().failure.clone().map_or(Ok(false), Err)
+    }
+
+    /// Waits until a batch of so many bytes has room, or nobody reads any more.
+    pub async fn room(&self, bytes: usize) {
+        self.channel.ready(Side::Write { bytes }).await;
     }
 
     /// Sends one row.
@@ -117,6 +112,11 @@ impl Drop for HostWriter {
             writer.finish();
         }
     }
+}
+
+/// There is no memory for what the host asks for, now.
+pub(crate) fn busy(none: NoRoom) -> ProgramError {
+    ProgramError::Busy(none.to_string())
 }
 
 /// Why a stream was cut: the application's own failure, or what its writer left behind.

@@ -1,41 +1,75 @@
-//! [`Known`]: compiled code that is kept in memory, by the hash of its module.
+//! [`Known`]: code that is kept in memory for who asks for it again.
 
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use lru::LruCache;
-use parking_lot::Mutex;
 
-use crate::module::Code;
-
-/// The most modules whose code is kept in memory; their bytes are bounded by the runtime's options.
-const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
-
-/// Code that is kept in memory.
-#[derive(Debug)]
-pub(crate) struct Known {
-    codes: Mutex<LruCache<[u8; 32], Arc<Code>>>,
+/// A bounded number of values, and of the bytes of their code. The longest unused go first.
+pub struct Known<K: Eq + Hash, V> {
+    all: LruCache<K, Entry<V>>,
     bytes_max: usize,
 }
 
-impl Known {
-    pub fn new(bytes_max: usize) -> Self {
-        Self { codes: Mutex::new(LruCache::new(MODULES_MAX)), bytes_max }
+struct Entry<V> {
+    value: V,
+    bytes: usize,
+}
+
+impl<K: Eq + Hash, V: Clone> Known<K, V> {
+    /// With room for so many of them, whose code has so many bytes together.
+    pub fn new(count_max: NonZeroUsize, bytes_max: usize) -> Self {
+        Self { all: LruCache::new(count_max), bytes_max }
     }
 
-    pub fn get(&self, key: &[u8; 32]) -> Option<Arc<Code>> {
-        self.codes.lock().get(key).map(Arc::clone)
+    /// What is kept under a key.
+    pub fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.all.get(key).map(|entry| entry.value.clone())
     }
 
-    /// Keeps code, and lets go of the longest unused while there is too much.
-    pub fn keep(&self, key: [u8; 32], code: Code) -> Arc<Code> {
-        let code = Arc::new(code);
-        let mut codes = self.codes.lock();
-        codes.put(key, Arc::clone(&code));
-        let bytes = |codes: &LruCache<_, Arc<Code>>| codes.iter().map(|(_, code)| code.code_bytes).sum::<usize>();
-        while codes.len() > 1 && bytes(&codes) > self.bytes_max {
-            codes.pop_lru();
+    /// Keeps a value whose code has so many bytes, however many these are.
+    pub fn put(&mut self, key: K, value: V, bytes: usize) {
+        self.all.put(key, Entry { value, bytes });
+        while self.all.len() > 1 && self.all.iter().map(|(_, entry)| entry.bytes).sum::<usize>() > self.bytes_max {
+            self.all.pop_lru();
         }
-        code
+    }
+
+    /// Lets go of what is kept under a key.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.all.pop(key);
+    }
+}
+
+impl<K: Eq + Hash, V> fmt::Debug for Known<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known").field("count", &self.all.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_unused_go_while_there_is_too_much_code() {
+        let mut known = Known::new(NonZeroUsize::new(4).unwrap(), 100);
+        for name in ["a", "b", "c"] {
+            known.put(name, (), 40);
+            assert!(known.get("a").is_some(), "a is used");
+        }
+        assert!(known.get("b").is_none() && known.get("c").is_some());
+        known.remove("c");
+        assert!(known.get("c").is_none());
+        known.put("large", (), 1000);
+        assert!(known.get("large").is_some() && known.get("a").is_none(), "what runs now is kept");
     }
 }

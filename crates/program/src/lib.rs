@@ -39,6 +39,7 @@ pub use application::{Application, Argument, Input, Output, Ssdlet};
 pub use arrow_port::{from_ipc, to_ipc};
 pub use budget::Held;
 pub use cache::{CodeStore, Secret};
+pub use compiling::Compiling;
 pub use declared::{ArgumentType, Declared};
 pub use error::ProgramError;
 pub use folder::FolderServices;
@@ -47,6 +48,7 @@ pub use function::{
     STATE_BYTES_MAX,
 };
 pub use host_port::{HostQueue, HostReader, HostWriter};
+pub use known::Known;
 pub use limits::{ABI_VERSION, BATCH_BYTES, BATCH_BYTES_MAX, Limits, MODULE_BYTES_MAX, RuntimeOptions};
 pub use module::Module;
 pub use row::{Value, decode_rows, encode_row};

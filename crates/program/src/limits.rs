@@ -60,10 +60,13 @@ pub(crate) const READ_AHEAD_BYTES: u64 = 1 << 20;
 /// The most elements of a guest's table of functions.
 pub(crate) const TABLE_ELEMENTS_MAX: usize = 128 << 10;
 
+/// The bytes of one of them.
+pub(crate) const TABLE_ELEMENT_BYTES: usize = 8;
+
 /// What one application may take, over all of its SSDlets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memories, batches that wait, and files that are open, in bytes.
+    /// Linear memories, tables of functions, batches that wait, and files that are open, in bytes.
     pub memory_bytes_max: u64,
     /// Processor time.
     pub run_time_max: Duration,

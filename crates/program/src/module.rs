@@ -94,7 +94,7 @@ fn translate(engine: &Engine, bytes: &[u8], sealed: Option<&Sealed>) -> Result<w
             return Ok(module);
         }
     }
-    let module = translated(engine, bytes).map_err(|why| match why {
+    let module = translated_alone(engine, bytes).map_err(|why| match why {
         Refused::Bounds(cause) => cause,
         Refused::Compiler(error) => format!("it is no WebAssembly module that this drive runs: {error:#}"),
     })?;
@@ -104,6 +104,13 @@ fn translate(engine: &Engine, bytes: &[u8], sealed: Option<&Sealed>) -> Result<w
     Ok(module)
 }
 
+/// Compiles a module of SSDlets, one at a time for all drives of a process.
+fn translated_alone(engine: &Engine, bytes: &[u8]) -> Result<wasmtime::Module, Refused> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    translated(engine, bytes)
+}
+
 /// Why a module is not compiled.
 pub(crate) enum Refused {
     /// It would take too much: a sentence.
@@ -111,11 +118,10 @@ pub(crate) enum Refused {
     Compiler(wasmtime::Error),
 }
 
-/// Compiles a module that is within its bounds, one at a time in a process: what a compiler takes at the most is theirs.
+/// Compiles a module that is within its bounds. A process does so for one module of SSDlets and one of functions at a time: what
+/// a compiler takes at the most is theirs.
 pub(crate) fn translated(engine: &Engine, bytes: &[u8]) -> Result<wasmtime::Module, Refused> {
-    static ONE: Mutex<()> = Mutex::new(());
     bounds::check(bytes).map_err(Refused::Bounds)?;
-    let _one = ONE.lock();
     wasmtime::Module::new(engine, bytes).map_err(Refused::Compiler)
 }
 

@@ -1,5 +1,6 @@
 //! [`Runtime`]: the sandbox of one drive: its engine, its host calls, and the modules that it knows.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +18,9 @@ use crate::module::{Code, compile};
 use crate::run::describe;
 use crate::{Application, CodeStore, File, Limits, Module, ProgramError, RuntimeOptions, Secret, Services, calls, wasi};
 
+/// The most modules whose code is kept in memory.
+const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
+
 /// Runs SSDlets on the reactors of a pool.
 pub struct Runtime {
     pool: Arc<Pool>,
@@ -24,9 +28,10 @@ pub struct Runtime {
     ticker: Ticker,
     options: RuntimeOptions,
     sealed: Option<Sealed>,
-    known: Arc<Known>,
+    /// Compiled code, by the hash of its module.
+    known: Arc<Mutex<Known<[u8; 32], Arc<Code>>>>,
     /// One module is compiled at a time, so that the same module is compiled once.
-    compiling: Compiling,
+    compiling: Compiling<[u8; 32]>,
     /// Connections change two graphs, so they are made one after the other.
     connecting: Mutex<()>,
 }
@@ -57,7 +62,7 @@ impl Runtime {
             pool,
             linker: Arc::new(linker),
             ticker,
-            known: Arc::new(Known::new(options.code_bytes_max)),
+            known: Arc::new(Mutex::new(Known::new(MODULES_MAX, options.code_bytes_max))),
             options,
             sealed,
             compiling: Compiling::default(),
@@ -93,22 +98,25 @@ impl Runtime {
 
     async fn code(&self, name: &str, bytes: Bytes) -> Result<Arc<Code>, ProgramError> {
         let key = code_key(self.linker.engine(), &bytes);
+        let is_known = || self.known.lock().get(&key);
         // What is known waits for nobody's compilation.
-        if let Some(code) = self.known.get(&key) {
+        if let Some(code) = is_known() {
             return Ok(code);
         }
         let busy = || ProgramError::Busy("many modules wait to be compiled. hint: try again later".to_owned());
         let turn = self.compiling.turn(key).await.ok_or_else(busy)?;
-        if let Some(code) = self.known.get(&key) {
+        if let Some(code) = is_known() {
             return Ok(code);
         }
         let (linker, sealed, known) = (Arc::clone(&self.linker), self.sealed.clone(), Arc::clone(&self.known));
         let compiled = self.pool.spawn_lengthy(move || {
             // Nobody may wait for it any more: it goes on, with its turn, and its code is kept for who asks again.
             let _turn = turn;
-            compile(&linker, &bytes, sealed.as_ref()).map(|code| known.keep(key, code))
+            let code = Arc::new(compile(&linker, &bytes, sealed.as_ref())?);
+            known.lock().put(key, Arc::clone(&code), code.code_bytes);
+            Ok(code)
         });
-        let cause = match compiled.await {
+        let cause: String = match compiled.await {
             Ok(Ok(code)) => return Ok(code),
             Ok(Err(cause)) => cause,
             Err(lost) => format!("the compiler cannot translate it: {lost}"),

@@ -71,7 +71,7 @@ impl Pool {
         };
         let threads_max = options.blocking_threads_max.max(1);
         let blocking = start_blocking(&options, "b", threads_max)?;
-        let lengthy = start_blocking(&options, "l", 1)?;
+        let lengthy = start_blocking(&options, "l", LENGTHY_THREADS)?;
         let reactors = (0..count)
             .map(|index| start_reactor(&options, "", index, threads_max.div_ceil(count)))
             .collect::<Result<_, _>>()?;
@@ -119,8 +119,9 @@ impl Pool {
         Task::new(self.blocking.spawn_blocking(work))
     }
 
-    /// Runs a closure that may take many seconds, such as a compilation, where it keeps no thread from calls for which others wait. One
-    /// runs at a time, and the others wait for their turn, so callers bound how many they start.
+    /// Runs a closure that may take many seconds, such as a compilation, where it keeps no thread from calls for which others wait. Two
+    /// run at a time, and the others wait for their turn. So callers bound how many they start, and start one of a kind at a time, so
+    /// that no kind waits for another.
     pub fn spawn_lengthy<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         Task::new(self.lengthy.spawn_blocking(work))
     }
@@ -207,6 +208,8 @@ impl Drop for Pool {
     }
 }
 
+/// Threads for calls that take long.
+const LENGTHY_THREADS: usize = 2;
 /// The stack of each thread. Optimisers of queries recurse deeply, and the unused part of a stack takes no memory.
 const STACK_BYTES: usize = 64 << 20;
 

@@ -78,8 +78,26 @@ struct WasmFunction {
     signature: Signature,
     takes: Vec<DataType>,
     returns: DataType,
-    /// Constants that it failed for last after a long time, and when. The optimiser asks for constants again and again, and waits for each answer.
-    failed: Mutex<Option<(Vec<ScalarValue>, Instant, Fault)>>,
+    /// What it failed for last after a long time. The optimiser asks for constants again and again, and waits for each answer.
+    failed: Mutex<Option<Failure>>,
+}
+
+/// Constants that a function failed for.
+#[derive(Debug)]
+struct Failure {
+    constants: Vec<ScalarValue>,
+    when: Instant,
+    fault: Fault,
+    /// The memory of its session, where that was refused: with more of it, the function may not fail.
+    refused_bytes: Option<usize>,
+}
+
+impl Failure {
+    /// Whether it is the answer for a session with so much memory.
+    fn answers(&self, constants: &[ScalarValue], memory_bytes: usize) -> bool {
+        let has_no_more = self.refused_bytes.is_none_or(|refused| memory_bytes <= refused);
+        self.constants == constants && has_no_more && self.when.elapsed() < FAILED_WAIT
+    }
 }
 
 /// The name that plans call it by says all that it is.
@@ -158,21 +176,20 @@ impl WasmFunction {
     }
 
     fn of_constants(&self, args: &ScalarFunctionArgs, constants: Vec<ScalarValue>) -> Result<ScalarValue> {
-        if let Some((known, when, fault)) = &*self.failed.lock()
-            && *known == constants
-            && when.elapsed() < FAILED_WAIT
-        {
-            return Err(external(fault.clone()));
+        let memory = CallMemory::of(self.called.name(), &args.config_options);
+        let limit = memory.memory.limit();
+        if let Some(known) = self.failed.lock().as_ref().filter(|known| known.answers(&constants, limit)) {
+            return Err(external(known.fault.clone()));
         }
         let began = Instant::now();
-        let memory = CallMemory::of(self.called.name(), &args.config_options);
         match self.rows(&args.args, 1, &memory) {
             Ok(result) => ScalarValue::try_from_array(&result, 0),
             Err(error) => {
                 let fault = fault_from_datafusion(error);
-                // With the memory of another session, or later, it may not fail.
-                if began.elapsed() > SLOW && !memory.has_refused() {
-                    *self.failed.lock() = Some((constants, Instant::now(), fault.clone()));
+                if began.elapsed() > SLOW {
+                    let refused_bytes = memory.has_refused().then_some(limit);
+                    let (when, fault) = (Instant::now(), fault.clone());
+                    *self.failed.lock() = Some(Failure { constants, when, fault, refused_bytes });
                 }
                 Err(external(fault))
             }
@@ -244,5 +261,25 @@ impl GuestMemory for Counted {
     fn grow(&mut self, bytes: usize) -> std::result::Result<(), String> {
         let grown = self.holder.grow(bytes as u64).map_err(|error| fault_from_datafusion(error).message);
         grown.inspect_err(|_| self.has_refused.store(true, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_kept_for_who_has_no_more_memory() {
+        let constants = vec![ScalarValue::Int64(Some(1))];
+        let failed = |refused_bytes| {
+            let (constants, fault) = (constants.clone(), Fault::invalid("it is too much"));
+            Failure { constants, when: Instant::now(), fault, refused_bytes }
+        };
+        let (refused, any) = (failed(Some(10)), failed(None));
+        assert_eq!([9, 10, 11].map(|bytes| refused.answers(&constants, bytes)), [true, true, false]);
+        assert!(any.answers(&constants, 11) && !any.answers(&[ScalarValue::Int64(Some(2))], 11));
+        if let Some(when) = Instant::now().checked_sub(FAILED_WAIT) {
+            assert!(!Failure { when, ..any }.answers(&constants, 11), "it may do better by now");
+        }
     }
 }

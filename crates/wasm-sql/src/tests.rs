@@ -96,8 +96,12 @@ async fn what_one_session_had_no_memory_for_another_one_may_have() {
         function.register(&mut state).unwrap();
         SessionContext::new_with_state(state)
     };
-    let fault = value(&with(2 << 20), "SELECT f(1) AS x").await.unwrap_err();
+    let small = with(2 << 20);
+    let fault = value(&small, "SELECT f(1) AS x").await.unwrap_err();
     assert!(fault.starts_with("function main.f: it asked for more memory than there is"), "{fault}");
+    for context in [&small, &with(1 << 20)] {
+        assert_eq!(value(context, "SELECT f(1) AS x").await.unwrap_err(), fault, "it is known");
+    }
     assert_eq!(value(&with(64 << 20), "SELECT f(1) AS x").await.unwrap(), "x: 0");
 }
 

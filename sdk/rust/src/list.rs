@@ -61,16 +61,23 @@ macro_rules! __functions {
                 let takes: &[u32] = &[$(<$of as FunctionArgument>::KIND),*];
                 frame.check(stringify!($name), takes, <$gives as FunctionResult>::KIND);
                 let mut columns = frame.arguments().iter();
-                $(let $argument = columns.next().expect("checked");)*
+                // Copies, which no write of a result can change: so they are not read again for each row.
+                $(let $argument = *columns.next().expect("checked");)*
                 let _ = columns;
+                let of = |row: usize| {
+                    // SAFETY: the frame has the row, and types were checked.
+                    $(let $argument = unsafe { <$of as FunctionArgument>::at(&$argument, row) };)*
+                    $name($($argument),*)
+                };
                 let mut results = frame.results();
-                for row in 0..frame.rows() {
-                    if frame.is_wanted(row) {
-                        // SAFETY: the frame has the row, and types were checked.
-                        $(let $argument = unsafe { <$of as FunctionArgument>::at($argument, row) };)*
-                        FunctionResult::put($name($($argument),*), &mut results, row);
-                    } else {
-                        results.null(row);
+                if frame.are_all_wanted() {
+                    FunctionResult::put_all(&mut results, frame.rows(), of);
+                } else {
+                    for row in 0..frame.rows() {
+                        match frame.is_wanted(row) {
+                            true => of(row).put(&mut results, row),
+                            false => results.null(row),
+                        }
                     }
                 }
                 results.finish();

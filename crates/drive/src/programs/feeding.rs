@@ -10,7 +10,7 @@ use futures::future::{Either, select};
 use futures::stream::StreamExt;
 use pithead_door::{PortInput, PortInputs};
 use pithead_model::{Blame, Fault};
-use pithead_program::{Held, HostQueue, HostWriter};
+use pithead_program::{Held, HostQueue, HostWriter, ProgramError};
 use pithead_sched::{AbortOnDrop, Class, Pool};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -73,10 +73,26 @@ fn after_end(port: u32) -> Fault {
 /// How often it is looked whether no SSDlet can go on by itself.
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
+/// What may wait in front of each input of an application, and its memory for all of them: what SSDlets take meanwhile does not
+/// end the application for what its host sends.
+#[derive(Debug)]
+pub(super) struct Room {
+    bytes: u64,
+    _held: Held,
+}
+
+impl Room {
+    /// A window for each of so many inputs. Fails if the application may not hold as much.
+    pub(super) fn new(running: &pithead_program::Application, bytes: u64, inputs: usize) -> Result<Self, ProgramError> {
+        let held = running.hold((bytes as usize).saturating_mul(inputs))?;
+        Ok(Self { bytes, _held: held })
+    }
+}
+
 /// The inputs of an application whose ports have windows: none waits for another.
 pub(super) struct Windows {
     pub(super) application: Arc<Application>,
-    pub(super) bytes: u64,
+    pub(super) room: Room,
     pub(super) flows: Vec<Arc<Flow>>,
     /// What waits in outputs.
     pub(super) outputs: Vec<HostQueue>,
@@ -89,11 +105,17 @@ pub(super) struct Windows {
 /// An input with its own queue, which holds no more than the window and a batch: who sends more has not kept to it.
 struct Lane {
     /// None after its end.
-    sender: Option<UnboundedSender<(Bytes, Held)>>,
+    sender: Option<UnboundedSender<Waiting>>,
     waiting: Arc<AtomicU64>,
     /// Where it waits behind that.
     queue: HostQueue,
     task: AbortOnDrop<()>,
+}
+
+/// A batch that waits, and the memory of what does not fit into the window.
+struct Waiting {
+    batch: Bytes,
+    beyond: Option<Held>,
 }
 
 /// The bytes that wait in front of the queue of an input, and that queue.
@@ -189,17 +211,18 @@ impl Windows {
         if bytes.is_empty() {
             return Err(Fault::new(Blame::User, format!("an empty batch came for input {port}")));
         }
-        let waiting = lane.waiting.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if waiting >= self.bytes {
-            let window = self.bytes;
+        let (window, length) = (self.room.bytes, bytes.len() as u64);
+        let waiting = lane.waiting.fetch_add(length, Ordering::Relaxed);
+        if waiting >= window {
             let what =
                 format!("more came for input {port} than its window of {window} bytes, of which {waiting} are not taken");
             return Err(Fault::new(Blame::User, what));
         }
-        let held = lane.queue.hold(bytes.len());
+        let beyond = (waiting + length).saturating_sub(window) as usize;
+        let held = (beyond > 0).then(|| self.application.running.hold(beyond)).transpose();
         let held = held.map_err(|error| program_fault(error).at(format_args!("a batch for input {port}")))?;
         // Where nobody reads any more, it is dropped; the host was told.
-        let _ = sender.send((bytes, held));
+        let _ = sender.send(Waiting { batch: bytes, beyond: held });
         Ok(())
     }
 }
@@ -214,13 +237,16 @@ struct Passing {
 }
 
 impl Passing {
-    async fn run(self, mut batches: UnboundedReceiver<(Bytes, Held)>) {
+    async fn run(self, mut batches: UnboundedReceiver<Waiting>) {
         let port = self.port;
         let mut is_read = true;
-        while let Some((batch, held)) = batches.recv().await {
+        while let Some(Waiting { batch, beyond }) = batches.recv().await {
             let bytes = batch.len() as u64;
             if is_read {
-                match self.writer.put_held(batch.into(), held).await {
+                self.writer.room(batch.len()).await;
+                // It counts where it waits from now on.
+                drop(beyond);
+                match self.writer.put(batch.into()).await {
                     Ok(true) => {}
                     Ok(false) => {
                         is_read = false;

@@ -31,11 +31,11 @@ impl Programs {
     pub(crate) async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
         self.applications.shutdown().check()?;
         check_function(&module)?;
-        self.compiled_function(module.bytes.clone()).await?;
+        let (hash, bytes) = (hash_of(&module.bytes), module.bytes.clone());
+        self.compiled_function(&hash, async { Ok(bytes) }).await?;
         let _turn = self.changing.lock().await;
         let (store, manifests) = (Arc::clone(&self.storage.store), self.storage.manifests.clone());
         let keep = move || {
-            let hash = hash_of(&module.bytes);
             let value = [&now_s().to_le_bytes(), module.bytes.as_ref()].concat();
             store.write(vec![Write::put(function_key(&hash), value)], Durability::Through)?;
             if let Err(fault) = sweep(&*store, &manifests, &hash) {
@@ -50,13 +50,17 @@ impl Programs {
 
     /// A module's bytes: see [`pithead_door::Door::function`].
     pub(crate) async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
-        if ask.bytes {
-            return self.kept(ask.module).await;
+        match ask.bytes {
+            true => self.kept(ask.module).await,
+            false => Ok(self.is_kept(ask.module).await?.then(Bytes::new)),
         }
+    }
+
+    async fn is_kept(&self, hash: String) -> Result<bool, Fault> {
         let store = Arc::clone(&self.storage.store);
-        let entry = move || Ok::<_, Fault>(store.entry(&function_key(&ask.module))?);
+        let entry = move || Ok::<_, Fault>(store.entry(&function_key(&hash))?);
         let entry = self.resources.workers.blocking(entry).await??;
-        Ok(entry.filter(|entry| entry.bytes > KEPT_BYTES as u64).map(|_| Bytes::new()))
+        Ok(entry.is_some_and(|entry| entry.bytes > KEPT_BYTES as u64))
     }
 
     async fn kept(&self, hash: String) -> Result<Option<Bytes>, Fault> {
@@ -91,20 +95,34 @@ impl Programs {
             let what = format!("the drive lacks the module of the function {}", called.name());
             Fault::new(Blame::Unsupported, what).hint("run the query again, and the host brings it")
         };
-        let bytes = self.kept(called.function.module.clone()).await?.ok_or_else(missing)?;
-        let module = match known(&called.function.module) {
-            Some(module) => module,
-            None => self.compiled_function(bytes).await?,
-        };
+        let hash = &called.function.module;
+        if !self.is_kept(hash.clone()).await? {
+            return Err(missing());
+        }
+        let module = self.compiled_function(hash, async { self.kept(hash.clone()).await?.ok_or_else(missing) }).await?;
         let code = Code::default();
         code.set(module);
         Ok(code)
     }
 
-    /// A module from its bytes, compiled where no call of the store waits for that. The turn is the compilation's, which ends even if
-    /// nobody waits for it any more.
-    async fn compiled_function(&self, bytes: Bytes) -> Result<Arc<Compiled>, Fault> {
-        let turn = Arc::clone(&self.compiling).lock_owned().await;
+    /// A module by its hash, compiled where no call of the store waits for that. Its bytes are asked for once it is its turn, which
+    /// is the compilation's: that ends even if nobody waits for it any more.
+    async fn compiled_function(
+        &self,
+        hash: &str,
+        bytes: impl Future<Output = Result<Bytes, Fault>>,
+    ) -> Result<Arc<Compiled>, Fault> {
+        if let Some(module) = known(hash) {
+            return Ok(module);
+        }
+        let turn =
+            self.compiling.turn(hash.to_owned()).await.ok_or_else(|| {
+                Fault::new(Blame::Limit, "many modules of functions wait to be compiled").hint("try again later")
+            })?;
+        if let Some(module) = known(hash) {
+            return Ok(module);
+        }
+        let bytes = bytes.await?;
         let compiling = self.resources.workers.pool().spawn_lengthy(move || {
             let _turn = turn;
             compiled(&bytes)

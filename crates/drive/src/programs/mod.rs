@@ -6,7 +6,6 @@ mod faults;
 mod feeding;
 mod flow;
 mod functions;
-mod known;
 mod modules;
 mod running;
 mod services;
@@ -23,7 +22,7 @@ use pithead_cse::{Cause, SessionLimits, SessionTable, Shutdown};
 use pithead_door::OpenSession;
 use pithead_functions::Registry;
 use pithead_model::{Fault, SessionId};
-use pithead_program::{Module, Runtime, RuntimeOptions};
+use pithead_program::{Compiling, Known, Runtime, RuntimeOptions};
 use tokio::sync::OnceCell;
 
 use crate::resources::Resources;
@@ -31,7 +30,7 @@ use crate::storage::Storage;
 use code::{StoredCode, secret};
 use faults::program_fault;
 use functions::REGISTRIES_MAX;
-use known::Known;
+use modules::{KnownModule, MODULES_MAX};
 use session::Application;
 
 pub(crate) use datasets::{plain, plain_schema};
@@ -45,12 +44,12 @@ pub(crate) struct Programs {
     folder: PathBuf,
     /// Made for the first who needs it: it reserves address space, and most drives run no SSDlets.
     runtime: OnceCell<Arc<Runtime>>,
-    /// Modules that were asked for their SSDlets.
-    known: Mutex<Known<Module>>,
+    /// Modules that were asked for their SSDlets, by their names.
+    known: Mutex<Known<String, KnownModule>>,
     /// Held while the store's modules change.
     changing: tokio::sync::Mutex<()>,
-    /// Held by the compilation of a module of functions.
-    compiling: Arc<tokio::sync::Mutex<()>>,
+    /// Modules of functions on their way through the compiler, by their hashes.
+    compiling: Compiling<String>,
     applications: Arc<SessionTable<Application>>,
     applications_max: usize,
     /// Applications that are not among the others yet.
@@ -73,9 +72,9 @@ impl Programs {
             resources,
             folder,
             runtime: OnceCell::new(),
-            known: Mutex::new(Known::new(RuntimeOptions::default().code_bytes_max)),
+            known: Mutex::new(Known::new(MODULES_MAX, RuntimeOptions::default().code_bytes_max)),
             changing: tokio::sync::Mutex::default(),
-            compiling: Arc::default(),
+            compiling: Compiling::default(),
             applications: Arc::new(SessionTable::new(shutdown)),
             applications_max,
             starting: Mutex::default(),

@@ -1,6 +1,7 @@
 //! Modules as key-values of the drive's store. A module and what is said of it are written in one batch, so that both are there
 //! or neither, whenever the drive is killed.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,16 @@ use super::services::DriveServices;
 const MODULE_PREFIX: &str = "program/module/";
 /// [`StoredModule`] as JSON, by the module's name.
 const ABOUT_PREFIX: &str = "program/about/";
+/// The most modules that are ready to run while nobody runs them.
+pub(super) const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not 0");
+
+/// A module that is ready to run.
+#[derive(Clone, Debug)]
+pub(super) struct KnownModule {
+    /// The hash of its bytes: its name may stand for another one by now.
+    sha256: String,
+    module: Arc<Module>,
+}
 
 impl Programs {
     /// Checks, compiles and keeps a module: see [`pithead_door::Door::load_module`].
@@ -72,7 +83,7 @@ impl Programs {
         let batch = vec![Write::delete(about_key(&name)), Write::delete(module_key(&name))];
         let store = Arc::clone(&self.storage.store);
         self.resources.workers.blocking(move || store.write(batch, Durability::Through)).await??;
-        self.known.lock().remove(&name);
+        self.known.lock().remove(&*name);
         self.sweep().await;
         tracing::info!(module = name, "a module was removed");
         Ok(true)
@@ -85,7 +96,8 @@ impl Programs {
                 .hint("`pithead program ls` shows those that there are, and `pithead program load` loads one")
         };
         let about = self.about(name.to_owned()).await?.ok_or_else(missing)?;
-        if let Some(module) = self.known.lock().get(name, &about.sha256) {
+        let known = self.known.lock().get(name).filter(|known| known.sha256 == about.sha256);
+        if let Some(KnownModule { module, .. }) = known {
             return Ok(module);
         }
         let (store, key) = (Arc::clone(&self.storage.store), module_key(name));
@@ -100,7 +112,7 @@ impl Programs {
 
     fn know(&self, about: &StoredModule, module: Arc<Module>) {
         let bytes = module.code_bytes();
-        self.known.lock().put(about.name.clone(), about.sha256.clone(), module, bytes);
+        self.known.lock().put(about.name.clone(), KnownModule { sha256: about.sha256.clone(), module }, bytes);
     }
 
     /// A module from its bytes, compiled unless the drive has compiled the same bytes before.

@@ -13,7 +13,7 @@ use pithead_model::{Blame, Fault};
 use pithead_program::{HostReader, HostWriter, ProgramError};
 use pithead_sched::{AbortOnDrop, Class};
 
-use super::feeding::{Windows, feed};
+use super::feeding::{Room, Windows, feed};
 use super::flow::Flow;
 use super::session::Application;
 use super::telling::Telling;
@@ -23,6 +23,8 @@ use crate::resources::Workers;
 pub(super) struct HostPorts {
     pub(super) writers: Vec<(HostPort, HostWriter)>,
     pub(super) readers: Vec<(HostPort, HostReader)>,
+    /// Where ports have windows.
+    pub(super) room: Option<Room>,
 }
 
 type Events = BoxStream<'static, Result<ApplicationEvent, Fault>>;
@@ -36,7 +38,7 @@ pub(super) fn run(
     table: Arc<SessionTable<Application>>,
     workers: &Workers,
 ) -> ApplicationRun {
-    let HostPorts { writers, readers } = ports;
+    let HostPorts { writers, readers, room } = ports;
     let (taken, writers): (Vec<HostPort>, Vec<HostWriter>) = writers.into_iter().unzip();
     let (given, readers): (Vec<HostPort>, Vec<HostReader>) = readers.into_iter().unzip();
     let flows: Vec<Arc<Flow>> = window.iter().flat_map(|bytes| given.iter().map(|_| Arc::new(Flow::new(*bytes)))).collect();
@@ -47,12 +49,12 @@ pub(super) fn run(
     let finished = stream::once(async move { Ok(ApplicationEvent::Finished { run_ns: ending.finished().await? }) });
     let events = stream::select_all(outputs).chain(finished).boxed();
     let (pool, feeding) = (Arc::clone(workers.pool()), Arc::clone(&application));
-    let (feeder, events) = match window {
+    let (feeder, events) = match room {
         None => (pool.spawn(Class::Foreground, feed(feeding, writers, inputs)), events),
-        Some(bytes) => {
+        Some(room) => {
             let (telling, received) = (Arc::new(Telling::default()), AtomicU64::new(0));
             let told = Arc::clone(&telling);
-            let windows = Windows { application: feeding, bytes, flows, outputs: queues, telling, received };
+            let windows = Windows { application: feeding, room, flows, outputs: queues, telling, received };
             let feeder = pool.spawn(Class::Foreground, windows.feed(writers, inputs, Arc::clone(&pool)));
             (feeder, with_windows(&application, events, told))
         }

@@ -13,6 +13,7 @@ use pithead_program::{Argument, ArgumentType, HostReader, HostWriter, Limits, Mo
 
 use super::Programs;
 use super::faults::program_fault;
+use super::feeding::Room;
 use super::running::{HostPorts, run};
 use super::services::DriveServices;
 use super::session::Application;
@@ -74,6 +75,8 @@ impl Programs {
         let services = Arc::new(DriveServices::new(Arc::clone(&self.storage), Arc::clone(&self.resources), reads));
         let running = self.runtime().await?.application(&request.name, services, limits);
         let Built { running, writers, readers } = build(running, &request, modules).await?;
+        let room = request.window.map(|bytes| Room::new(&running, bytes, writers.len())).transpose();
+        let room = room.map_err(|error| program_fault(error).at("the windows of its inputs"))?;
         running.start().map_err(program_fault)?;
         let now = self.resources.device.clock().now();
         let names: BTreeSet<&String> = request.ssdlets.iter().map(|ssdlet| &ssdlet.module).collect();
@@ -91,7 +94,7 @@ impl Programs {
         });
         self.applications.insert(Arc::clone(&application));
         drop(place);
-        let ports = HostPorts { writers, readers };
+        let ports = HostPorts { writers, readers, room };
         let (table, workers) = (Arc::clone(&self.applications), &self.resources.workers);
         Ok(run(application, ports, inputs, request.window, table, workers))
     }

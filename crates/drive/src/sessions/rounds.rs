@@ -35,6 +35,8 @@ pub(crate) struct RoundPolicy {
     pub rows_enough: Option<u64>,
     /// Whether the first round is the only one.
     pub single: bool,
+    /// Slices that each task would have of all.
+    share: usize,
     growth: Growth,
 }
 
@@ -53,6 +55,7 @@ impl RoundPolicy {
         Self {
             tasks: if single || facts.is_sample { 1 } else { facts.threads.clamp(1, facts.slices as usize) },
             keep,
+            share: facts.slices as usize / facts.threads.max(1),
             rows_enough: match facts.shape {
                 ResultShape::Limit(rows) => Some(rows as u64),
                 _ => None,
@@ -67,11 +70,12 @@ impl RoundPolicy {
     }
 
     /// Slices that a task's `nth` round takes at most, where so many are left. No task takes more of these than its even part: the
-    /// others would have nothing to do while it is at the rest.
+    /// others would have nothing to do while it is at the rest. Each round has a plan made anew, so that parts of an eighth of a
+    /// task's share are not divided.
     pub(crate) fn slices_max(&self, nth: u32, left: usize) -> usize {
         match self.growth {
             Growth::One => 1,
-            Growth::Doubling => (1 << nth.min(20)).min(left.div_ceil(self.tasks).max(1)),
+            Growth::Doubling => (1 << nth.min(20)).min(left.div_ceil(self.tasks).max(self.share / 8).max(1)),
             // One round takes slices as it gets to them, which is as even.
             Growth::All => usize::MAX,
         }
@@ -111,8 +115,8 @@ mod tests {
         assert_eq!(sizes(SessionFacts { input_bytes: 2 << 20, ..FACTS })[0], usize::MAX);
     }
 
-    /// Tasks that take a slice in the same time: how many slices each of them has in the end.
-    fn shared(slices: usize, threads: usize) -> Vec<usize> {
+    /// Tasks that take a slice in the same time: how many slices each of them has in the end, and the rounds of all.
+    fn shared(slices: usize, threads: usize) -> (Vec<usize>, u32) {
         let policy = RoundPolicy::new(&SessionFacts { shape: ResultShape::Partials, slices: slices as u32, threads, ..FACTS });
         let (mut left, mut tasks) = (slices, vec![(0, 0); threads]);
         while left > 0 {
@@ -121,16 +125,20 @@ mod tests {
             let takes = policy.slices_max(*nth, left).min(left);
             (*taken, *nth, left) = (*taken + takes, *nth + 1, left - takes);
         }
-        tasks.into_iter().map(|(taken, _)| taken).collect()
+        let rounds = tasks.iter().map(|(_, nth)| nth).sum();
+        (tasks.into_iter().map(|(taken, _)| taken).collect(), rounds)
     }
 
     #[test]
     fn the_last_slices_are_shared() {
-        assert_eq!(shared(8, 2), [4, 4], "and not 1 + 2 + 2 and 1 + 2");
-        for (slices, threads) in [(9, 2), (100, 3), (1000, 4), (64, 8), (7, 4)] {
-            let taken = shared(slices, threads);
+        assert_eq!(shared(8, 2).0, [4, 4], "and not 1 + 2 + 2 and 1 + 2");
+        for (slices, threads) in [(9, 2), (100, 3), (1000, 4), (64, 8), (7, 4), (4000, 16)] {
+            let (taken, rounds) = shared(slices, threads);
             let (most, least) = (taken.iter().max().unwrap(), taken.iter().min().unwrap());
-            assert!(most - least <= 1, "{slices} slices, {threads} tasks: {taken:?}");
+            let share = slices / threads;
+            assert!(most - least <= (share / 8).max(1), "{slices} slices, {threads} tasks: {taken:?}");
+            // Those that grow to a share, and some eighths of it.
+            assert!(rounds as usize <= threads * (share.ilog2() as usize + 8), "{slices} slices, {threads} tasks: {rounds}");
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Running {
     /// No further round begins: the plan needs no more slices.
     enough: AtomicBool,
     tasks_left: AtomicUsize,
+    /// The device was told that it reads.
+    is_reading: bool,
     around: Around,
 }
 
@@ -103,7 +105,11 @@ impl Running {
     ) -> Self {
         let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
         let found = work.summary.as_ref().and_then(SessionSummary::take);
-        device.reading_begins();
+        // Kept partials may answer for all of it.
+        let is_reading = found.is_none() || !work.bound.queue_is_empty();
+        if is_reading {
+            device.reading_begins();
+        }
         let kept = found.map(|(batches, tally)| PartialOutputs::found(batches, tally)).unwrap_or_default();
         Self {
             session,
@@ -115,6 +121,7 @@ impl Running {
             kept: Mutex::new(kept),
             enough: AtomicBool::new(false),
             tasks_left: AtomicUsize::new(tasks),
+            is_reading,
             around,
         }
     }
@@ -191,7 +198,7 @@ impl Running {
     /// Slices that wait, where the next round's size hangs on them: the first one has a slice in any case.
     fn slices_left(&self, nth: u32) -> usize {
         match nth > 0 && self.work.policy.grows() {
-            true => self.work.bound.waiting().slices as usize,
+            true => self.work.bound.slices_waiting(),
             false => usize::MAX,
         }
     }
@@ -446,7 +453,7 @@ impl Running {
 /// What a round counts: slices of all datasets that it read.
 fn counts(watch: RoundWatch) -> impl Fn() -> CountedWork + Send + Sync + 'static {
     move || {
-        let stats = watch.stats();
+        let stats = watch.counts();
         CountedWork {
             bytes: stats.medium_bytes + stats.other_medium_bytes,
             rows: stats.rows_in + stats.other_rows_in,
@@ -458,7 +465,9 @@ fn counts(watch: RoundWatch) -> impl Fn() -> CountedWork + Send + Sync + 'static
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.device.reading_ends();
+        if self.is_reading {
+            self.device.reading_ends();
+        }
         let took = self.device.clock().now().since(self.session.opened);
         self.watch.work_over(&self.session, &self.work.bound, took);
     }

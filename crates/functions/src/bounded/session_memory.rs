@@ -8,7 +8,7 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_err};
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
 /// The memory of an expression that runs outside of any session.
 const ALONE_BYTES: usize = 64 << 20;
@@ -22,6 +22,14 @@ impl SessionMemory {
     pub fn of(options: &ConfigOptions) -> SessionMemory {
         let known = options.extensions.get::<SessionMemory>().cloned();
         known.unwrap_or_else(|| SessionMemory(Arc::new(GreedyMemoryPool::new(ALONE_BYTES))))
+    }
+
+    /// The bytes that it may have at most.
+    pub fn limit(&self) -> usize {
+        match self.0.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        }
     }
 
     /// Takes from it for the result of a function.

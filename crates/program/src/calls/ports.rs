@@ -68,6 +68,7 @@ fn get(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime
 
 fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime::Result<i32> {
     let (batch, guest) = bytes(caller, "output_put", place)?;
+    let budget = Arc::clone(guest.meter.budget());
     let Some(channel) = guest.ports.output("output_put", port)? else {
         return Err(fault(format!("it put into out({port}), which it had closed")));
     };
@@ -83,7 +84,7 @@ fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime
     let wrong = |what| fault(format!("it put what is no batch of {} into out({port}): {what}", channel.signature));
     channel.check(batch).map_err(wrong)?;
     let none = |none| fault(format!("it put a batch into out({port}), and {none}"));
-    Ok(match channel.try_put(channel.batch(batch.to_vec()).map_err(none)?) {
+    Ok(match channel.try_put(batch.to_vec(), &budget).map_err(none)? {
         Put::Done => 1,
         Put::Full(_) => AGAIN,
         Put::Closed => 0,

@@ -23,7 +23,7 @@ pub struct FunctionEngine {
     linker: Linker<Called>,
     ticker: Ticker,
     known: Mutex<LruCache<[u8; 32], Arc<FunctionModule>>>,
-    /// One module is compiled at a time, so that the same module is compiled once.
+    /// One module is compiled at a time, so that the same module is compiled once, and a compiler's memory is needed once.
     compiling: Mutex<()>,
 }
 

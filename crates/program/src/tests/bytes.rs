@@ -83,15 +83,19 @@ fn a_declaration_says_what_is_wrong_with_it() {
     assert_eq!((good.outputs[0].to_string().as_str(), good.inputs[0].to_string().as_str()), ("string,u32", "arrow"));
 }
 
-/// A connection of an application that may hold so many bytes.
-fn channel(signature: &str, memory_bytes_max: u64) -> Arc<Channel> {
-    let limits = Limits { queue_bytes_max: 1000, memory_bytes_max, ..Limits::default() };
-    Channel::new(signature.parse().unwrap(), &Budget::new(limits))
+fn channel(signature: &str) -> Arc<Channel> {
+    Channel::new(signature.parse().unwrap(), 1000)
 }
 
-/// Whether bytes were put there; none: nobody reads.
-fn put(channel: &Channel, bytes: Vec<u8>) -> Option<bool> {
-    match channel.try_put(channel.batch(bytes).unwrap()) {
+/// What an application may hold.
+fn budget(memory_bytes_max: u64) -> Arc<Budget> {
+    Budget::new(Limits { memory_bytes_max, ..Limits::default() })
+}
+
+/// Whether an application put bytes there; none: nobody reads.
+fn putting(channel: &Channel) -> impl Fn(Vec<u8>) -> Option<bool> {
+    let budget = budget(1 << 20);
+    move |bytes| match channel.try_put(bytes, &budget).unwrap() {
         Put::Done => Some(true),
         Put::Full(_) => Some(false),
         Put::Closed => None,
@@ -100,51 +104,83 @@ fn put(channel: &Channel, bytes: Vec<u8>) -> Option<bool> {
 
 #[test]
 fn small_batches_are_joined_and_the_queue_is_bounded() {
-    let channel = channel("bytes", 1 << 20);
+    let channel = channel("bytes");
     let (reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    let put = putting(&channel);
     for _ in 0..100 {
-        assert_eq!(put(&channel, vec![7; 10]), Some(true));
+        assert_eq!(put(vec![7; 10]), Some(true));
     }
-    assert_eq!(put(&channel, vec![7; 10]), Some(false));
+    assert_eq!(put(vec![7; 10]), Some(false));
     assert_eq!(channel.try_get(10), Got::Larger(1000));
     assert_eq!(channel.try_get(1000), Got::Batch(vec![7; 1000]));
     assert_eq!(channel.try_get(1000), Got::Empty);
-    assert_eq!(put(&channel, vec![7; 5000]), Some(true), "one batch of any size fits");
+    assert_eq!(put(vec![7; 5000]), Some(true), "one batch of any size fits");
     writer.finish();
     assert_eq!(channel.try_get(5000), Got::Batch(vec![7; 5000]));
     assert_eq!(channel.try_get(5000), Got::End);
     drop(reader);
-    assert_eq!(put(&channel, vec![7; 10]), None);
+    assert_eq!(put(vec![7; 10]), None);
 }
 
 #[test]
 fn what_waits_counts_as_memory_until_it_is_taken_or_cut_off() {
-    let channel = channel("bytes", 1000);
+    let (channel, budget) = (channel("bytes"), budget(1000));
     let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    let put = |bytes| channel.try_put(vec![7; bytes], &budget);
     for _ in 0..2 {
-        assert_eq!(put(&channel, vec![7; 600]), Some(true));
-        assert!(channel.batch(vec![7; 401]).is_err(), "the application may hold 1000 bytes");
-        assert_eq!(put(&channel, vec![7; 400]), Some(true));
-        assert!(channel.hold(1).is_err());
-        assert_eq!(channel.try_get(1000), Got::Batch([7; 1000].into()));
+        assert_eq!(put(400), Ok(Put::Done));
+        let held = budget.hold(300).unwrap();
+        assert!(put(301).is_err(), "the application may hold 1000 bytes");
+        assert_eq!(put(300), Ok(Put::Done));
+        assert!(budget.hold(1).is_err());
+        assert_eq!(put(301), Ok(Put::Full(vec![7; 301])), "it would only have to wait");
+        assert_eq!(channel.try_get(1000), Got::Batch([7; 700].into()));
+        drop(held);
     }
-    assert_eq!(put(&channel, vec![7; 1000]), Some(true));
+    assert_eq!(put(1000), Ok(Put::Done));
     drop(writer);
-    assert!(channel.hold(1000).is_ok(), "what was cut off is gone");
+    assert!(budget.hold(1000).is_ok(), "what was cut off is gone");
+}
+
+/// Batches that nobody was to read were charged until the application ended.
+#[test]
+fn what_nobody_will_read_does_not_count() {
+    let (channel, budget) = (channel("bytes"), budget(1000));
+    let readers = [Reader::new(Arc::clone(&channel)), Reader::new(Arc::clone(&channel))];
+    let _writer = Writer::new(Arc::clone(&channel));
+    assert_eq!(channel.try_put(vec![7; 1000], &budget), Ok(Put::Done));
+    let [first, last] = readers;
+    drop(first);
+    assert!(budget.hold(1).is_err(), "somebody may read it");
+    drop(last);
+    let _held = budget.hold(1000).expect("it is gone");
+    assert_eq!(channel.try_put(vec![7; 1000], &budget), Ok(Put::Closed), "nobody needs memory for it");
+}
+
+#[test]
+fn each_application_pays_for_what_it_puts() {
+    let (channel, budgets) = (channel("bytes"), [budget(10), budget(10)]);
+    let (_reader, _writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    for budget in &budgets {
+        assert_eq!(channel.try_put(vec![7; 10], budget), Ok(Put::Done));
+        assert!(channel.try_put(vec![7; 1], budget).is_err());
+    }
+    assert_eq!(channel.try_get(1000), Got::Batch([7; 10].into()));
+    assert!(budgets[0].hold(10).is_ok() && budgets[1].hold(1).is_err());
 }
 
 #[test]
 fn a_writer_that_is_lost_cuts_the_stream() {
-    let channel = channel("bytes", 1 << 20);
+    let channel = channel("bytes");
     let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
-    assert_eq!(put(&channel, vec![0; 4]), Some(true));
+    assert_eq!(putting(&channel)(vec![0; 4]), Some(true));
     drop(writer);
     assert_eq!(channel.try_get(1000), Got::Cut(Arc::from("an SSDlet that writes to it was lost")));
 }
 
 #[test]
 fn record_batches_are_checked() {
-    let channel = channel("arrow", 1 << 20);
+    let channel = channel("arrow");
     let ipc = to_ipc(&batch()).unwrap();
     assert_eq!(channel.check(&ipc), Ok(()));
     assert_eq!(check_stream(&ipc[..ipc.len() - 12]), Err("it is no Arrow IPC stream: a message is cut off".to_owned()));

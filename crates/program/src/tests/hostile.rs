@@ -84,6 +84,22 @@ fn endless_allocation() {
     ends_with(body, limits, "it asked for more memory than the 8 MiB that its application may hold");
 }
 
+/// Tables of functions were not counted.
+#[test]
+fn a_table_beyond_the_memory_of_the_application() {
+    block_on(async {
+        let place = TestBed::new();
+        let text = guest(&["name hostile\n"], "(drop (table.grow $functions (ref.null func) (i32.const 10000)))");
+        let module = place.load(&text.replacen("(memory", "(table $functions 1 funcref) (memory", 1)).await.unwrap();
+        let application = place.application(Limits { memory_bytes_max: 300 << 10, ..Limits::default() });
+        application.ssdlet(&module, "hostile", &[]).await.unwrap();
+        application.start().unwrap();
+        let error = application.wait().await.unwrap_err().to_string();
+        let cause = "it asked for more memory than the 300 KiB that its application may hold";
+        assert_eq!(error, format!("module test.wasm, SSDlet hostile: {cause}"));
+    });
+}
+
 #[test]
 fn endless_recursion() {
     let text = guest(&[HOSTILE], "(call $deeper (i64.const 0)) (drop)");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GroupStates, GuestMemory};
 
@@ -44,9 +44,17 @@ fn call(
 fn functions_give_what_their_twins_give() {
     let module = module();
     let numbers: Int64Array = (0..10_000_i64).map(|row| (row % 11 != 4).then_some(row * row - 5_000)).collect();
-    let scattered = call(&module, "scatter", &[Arc::new(numbers.clone())], &DataType::Int64, false).unwrap();
-    let wanted: Int64Array = numbers.iter().map(|number| number.map(scatter)).collect();
-    assert_eq!(scattered.as_primitive::<Int64Type>(), &wanted);
+    // Results are written eight rows at a time where all of them are wanted, and one by one elsewhere.
+    for rows in [1, 7, 8, 9, 17, 10_000] {
+        for numbers in [numbers.slice(0, rows), (0..rows as i64).collect()] {
+            let sampled = call(&module, "is_sampled", &[Arc::new(numbers.clone())], &DataType::Boolean, false).unwrap();
+            let wanted: BooleanArray = numbers.iter().map(|number| number.map(|number| scatter(number) & 15 == 0)).collect();
+            assert_eq!(sampled.as_boolean(), &wanted);
+            let scattered = call(&module, "scatter", &[Arc::new(numbers.clone())], &DataType::Int64, false).unwrap();
+            let wanted: Int64Array = numbers.iter().map(|number| number.map(scatter)).collect();
+            assert_eq!(scattered.as_primitive::<Int64Type>(), &wanted);
+        }
+    }
 
     let degrees = |values: &[f64]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
     let arguments = [degrees(&[59.9, 0.0]), degrees(&[10.7, 0.0]), degrees(&[52.5, 0.0]), degrees(&[13.4, 180.0])];

@@ -112,18 +112,24 @@ fn blocking_threads_are_bounded() {
 
 /// Compilations that take long kept calls waiting that do not.
 #[test]
-fn lengthy_work_runs_alone_and_keeps_no_thread_from_other_calls() {
+fn two_lengthy_calls_run_at_a_time_and_keep_no_thread_from_others() {
     let pool = pool(1);
     let (release, released) = mpsc::channel::<()>();
     let first = pool.spawn_lengthy(move || released.recv_timeout(LONG));
+    let beside = pool.spawn_lengthy(thread::current);
+    assert_eq!(block_on(beside).unwrap().name(), Some("test-l"), "another kind of work does not wait");
+    let (release_second, released) = mpsc::channel::<()>();
+    let second = pool.spawn_lengthy(move || released.recv_timeout(LONG));
     let waiting: Vec<_> = (0..8).map(|_| pool.spawn_lengthy(thread::current)).collect();
     let ran = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ran);
     drop(pool.spawn_lengthy(move || flag.store(true, Ordering::SeqCst)).abort_on_drop());
     assert_eq!(block_on(pool.spawn_blocking(|| 7)).unwrap(), 7);
-    assert!(waiting.iter().all(|task| !task.is_finished()), "one runs at a time");
-    release.send(()).unwrap();
-    block_on(first).unwrap().unwrap();
+    assert!(waiting.iter().all(|task| !task.is_finished()), "two run at a time");
+    for (release, held) in [(release, first), (release_second, second)] {
+        release.send(()).unwrap();
+        block_on(held).unwrap().unwrap();
+    }
     waiting.into_iter().for_each(|task| assert_eq!(block_on(task).unwrap().name(), Some("test-l")));
     assert!(pool.shutdown(LONG));
     assert!(!ran.load(Ordering::SeqCst), "what nobody waits for any more does not begin");

@@ -14,6 +14,11 @@ functions! {
         (bits ^ (bits >> 31)) as i64
     }
 
+    /// Whether a number is among one in sixteen that have nothing else in common, for a sample that is the same each time.
+    fn is_sampled(number: i64) -> bool {
+        scatter(number) & 15 == 0
+    }
+
     /// The great-circle distance between two places, in kilometres.
     fn distance_km(latitude: f64, longitude: f64, to_latitude: f64, to_longitude: f64) -> f64 {
         let (from, to) = (latitude.to_radians(), to_latitude.to_radians());
