@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target, functions};
 
-/// How long a host that ends waits for what goes on after statements.
-const AFTERWARDS_WAIT: Duration = Duration::from_secs(3);
+/// How long a host that ends waits for what goes on after statements: as long as merging takes at most. Who only ever appends in
+/// processes of their own would have none merged otherwise.
+const AFTERWARDS_WAIT: Duration = Duration::from_secs(60);
 
 /// A host, and the drives that live in this process for it. [`Engine::shutdown`] ends them; dropping it leaves them
 /// running until the process ends, with no harm to what was acknowledged.
@@ -117,7 +118,6 @@ impl Engine {
             // It holds the host, too.
             let _ = serving.await;
         }
-        // A merge that is cut short is only done again by a later append.
         self.host.settled(AFTERWARDS_WAIT).await;
         // Work that was cancelled may hold its files for a while yet.
         self.host.spills().remove();

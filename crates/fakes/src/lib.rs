@@ -55,6 +55,8 @@ pub struct FakeDoor {
     pub merge_fault: Mutex<Option<Fault>>,
     /// Whether it marks other rows than it is asked to.
     pub marks_others: AtomicBool,
+    /// Deletions get no answer.
+    pub discards_hang: AtomicBool,
     /// Nothing answers.
     pub is_down: AtomicBool,
     /// Commits that another host gets ahead of.
@@ -85,6 +87,7 @@ impl FakeDoor {
             merges: AtomicBool::new(true),
             merge_fault: Mutex::default(),
             marks_others: AtomicBool::new(false),
+            discards_hang: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
             conflicts: AtomicU32::new(0),
             answers_lost: AtomicU32::new(0),
@@ -324,6 +327,9 @@ impl Door for FakeDoor {
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
         self.check()?;
+        if self.discards_hang.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
         let mut stored = self.stored.lock();
         let before = stored.len();
         stored.retain(|(dataset, load, partition), _| {

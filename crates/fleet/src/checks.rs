@@ -19,6 +19,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 const CHECK_WAIT: Duration = Duration::from_millis(100);
 /// After this time a question has no answer any more. Each of its two calls has a shorter limit.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
+/// How long a drive is left alone whose copy was behind: mostly it is brought up to date with the next change, but it may become home
+/// meanwhile.
+const BEHIND_FOR: Duration = Duration::from_secs(30);
 
 /// What other drives than their homes have said of the domains.
 #[derive(Debug, Default)]
@@ -43,8 +46,8 @@ struct Checked {
     turn: usize,
     /// The newest manifest that is newer than what home told.
     newer: Option<Word>,
-    /// Drives whose copies are behind this version: they are not asked again before the next one.
-    behind: BTreeMap<DriveId, u64>,
+    /// Drives whose copies were behind this version, and when: they are not asked again for a while, or before the next one.
+    behind: BTreeMap<DriveId, (u64, Instant)>,
 }
 
 /// What a host knows of a domain that it reads.
@@ -96,8 +99,8 @@ impl CrossChecks {
         }
         checked.begun = Instant::now();
         let may_know_more = |drive: &&ConnectedDrive| {
-            let is_behind = checked.behind.get(&drive.id()) == Some(&reading.version());
-            reading.is_member(drive.id()) && !is_behind && !drives.suspects().has(drive.id())
+            let is_member = reading.is_member(drive.id()) && !drives.suspects().has(drive.id());
+            is_member && !checked.is_behind(drive.id(), reading.version())
         };
         let others: Vec<&ConnectedDrive> = drives.all().iter().filter(may_know_more).collect();
         let drive = *others.get(checked.turn.checked_rem(others.len())?)?;
@@ -112,6 +115,11 @@ impl Checked {
         Self { begun, is_running: false, turn: 0, newer: None, behind: BTreeMap::new() }
     }
 
+    /// Whether a drive's copy was behind this version when it was asked last, not long ago.
+    fn is_behind(&self, drive: DriveId, version: u64) -> bool {
+        self.behind.get(&drive).is_some_and(|(behind, noted)| *behind == version && noted.elapsed() < BEHIND_FOR)
+    }
+
     /// Takes note of a drive's word; none: it has the very version that this host knows.
     fn note(&mut self, drive: DriveId, version: u64, word: Option<Word>) {
         self.is_running = false;
@@ -119,7 +127,7 @@ impl Checked {
         if word.version > version {
             self.newer = self.newer.max(Some(word));
         } else {
-            self.behind.insert(drive, version);
+            self.behind.insert(drive, (version, Instant::now()));
         }
     }
 }
@@ -157,6 +165,11 @@ mod tests {
         checked.note(DriveId(2), 7, word(6, 1));
         checked.note(DriveId(3), 7, word(7, 1));
         assert_eq!((checked.newer, checked.behind.len()), (None, 2));
+        assert!(checked.is_behind(DriveId(3), 7) && !checked.is_behind(DriveId(3), 8), "the next one is asked for");
+        if let Some(long_ago) = Instant::now().checked_sub(BEHIND_FOR) {
+            checked.behind.insert(DriveId(3), (7, long_ago));
+            assert!(!checked.is_behind(DriveId(3), 7), "it may have become home");
+        }
         checked.note(DriveId(4), 7, word(1_000_007, 2));
         checked.note(DriveId(3), 7, word(8, 1));
         assert_eq!(checked.newer, word(1_000_007, 2));

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use pithead_model::{DriveId, LostHome, Manifest};
+use pithead_model::{Blame, DriveId, LostHome, Manifest};
 
 use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::asked;
 
 /// Longest that a change waits for a former home's word.
 const TELL_WAIT: Duration = Duration::from_secs(1);
-/// How long one is left alone that did not answer in that time, or did not give way.
+/// How long one is left alone that did not answer in that time, did not give way, or lets this host write nothing.
 const SILENT_FOR: Duration = Duration::from_secs(10);
 
 /// What this host has told former homes, by domain and drive.
@@ -59,11 +59,12 @@ impl FormerHomes {
                 tracing::info!(domain, drive = drive.label(), "a former home knows of the new one");
                 Telling::Told(lost.version)
             }
-            Ok(Err(fault)) => {
+            // It is not there, and is told once it is.
+            Ok(Err(fault)) if fault.blame != Blame::Access => {
                 tracing::debug!(domain, "a former home does not know of the new one: {}", fault.message);
                 return;
             }
-            Ok(Ok(_)) | Err(_) => Telling::Silent(Instant::now()),
+            Ok(Ok(_) | Err(_)) | Err(_) => Telling::Silent(Instant::now()),
         };
         self.0.lock().insert((domain.to_owned(), drive.id()), telling);
     }

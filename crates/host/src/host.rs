@@ -166,7 +166,7 @@ impl Host {
     /// which loses nothing: a later append merges, and the drives collect what nothing names. For who is about to end the host.
     #[boxed]
     pub async fn settled(&self, limit: Duration) {
-        if tokio::time::timeout(limit, self.inner.loader.settled()).await.is_err() {
+        if !self.inner.loader.settled(limit).await {
             tracing::info!("what goes on after statements was cut short");
         }
     }

@@ -66,10 +66,10 @@ impl Loader {
         self.afterwards.begin(work).await;
     }
 
-    /// Waits for what goes on after answers. Who gives up waiting cuts it short: slices that nothing names stay for the drives'
-    /// collectors then, and small runs for a later append.
-    pub async fn settled(&self) {
-        self.afterwards.settled().await;
+    /// Waits for what goes on after answers, for so long at most. What has not ended by then is cut short: slices that nothing names
+    /// stay for the drives' collectors, and small runs for a later append. Whether all has ended by itself.
+    pub async fn settled(&self, limit: Duration) -> bool {
+        self.afterwards.settled(limit).await
     }
 
     /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left

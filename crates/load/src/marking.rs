@@ -8,11 +8,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use futures::future::{BoxFuture, join_all};
 use pithead_door::{Batches, LoadRequest, MarkRun, Marked};
-use pithead_fleet::{Committed, ConnectedDrive, DatasetChange, Drives, Edit, NotCommitted};
+use pithead_fleet::{Committed, ConnectedDrive, DatasetChange, Drives, Edit, NotCommitted, discard_at};
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, LoadId, Manifest, SliceKey, total};
 
 use crate::loader::{Loader, Written};
-use crate::merging::merge_small_runs;
 use crate::pipeline::{check_loaded, copies_of, load_request};
 use crate::replacement::{Replacement, ReplacementRun, give_up, relay_to};
 use crate::spec::{LoadMode, LoadSpec};
@@ -110,7 +109,8 @@ impl Loader {
         let change = Exchange { removed, added: DatasetChange { name: removed.name, change: &added } };
         match self.commit_made(drives, &change, removed).await {
             Ok(manifest) => {
-                merge_small_runs(self, removed.name, &manifest).await;
+                let Written { target, leftovers, .. } = written;
+                self.clean_up(target, leftovers, None, manifest).await;
                 Ok(())
             }
             Err(NotCommitted { fault, certain }) => {
@@ -154,7 +154,8 @@ impl Loader {
         Ok(Some((change, gone)))
     }
 
-    /// Commits a change that names the runs that were made. They are deleted where it is certain that it never will.
+    /// Commits a change that names the runs that were made, and has the others deleted. The former are deleted where it is certain that
+    /// no manifest will name them.
     async fn commit_made<E: Edit>(
         &self,
         drives: &Drives,
@@ -165,7 +166,13 @@ impl Loader {
             Ok(Committed { manifest, .. }) => {
                 let (runs, version) = (made.runs_replaced(), manifest.version);
                 tracing::info!(dataset = %made.name, runs, version, "rows were marked");
-                made.discard_replaced(drives, version).await;
+                let (fleet, replaced) = (self.fleet().own().clone(), made.replaced(version));
+                self.afterwards(async move {
+                    for (drives, wanted) in replaced {
+                        discard_at(&fleet.connected(), drives, &wanted).await;
+                    }
+                })
+                .await;
                 Ok(manifest)
             }
             Err(not) => {

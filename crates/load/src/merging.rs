@@ -19,7 +19,7 @@ use crate::loader::Loader;
 use crate::pipeline::{check_loaded, copies_of, load_request};
 use crate::replacement::{Replacement, ReplacementRun, give_up, relay_to};
 
-/// Longest that an append waits for merging. What was not done by then is left to the drives' collectors.
+/// Longest that merging after an append takes. What was not done by then is left to the drives' collectors.
 const MERGE_WAIT: Duration = Duration::from_secs(60);
 /// Partitions that are merged at one time.
 const PARTITIONS_AT_ONCE: usize = 4;

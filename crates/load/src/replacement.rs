@@ -42,14 +42,15 @@ impl Replacement<'_> {
         }
     }
 
-    /// Deletes the runs that others took the place of, once `version` names these; for as long as the domain keeps versions, they stay.
-    pub(crate) async fn discard_replaced(&self, drives: &Drives, version: u64) {
-        for made in &self.made {
+    /// The runs that others took the place of, each with its drives, to be deleted once `version` names the others; for as long as the
+    /// domain keeps versions, they stay.
+    pub(crate) fn replaced(&self, version: u64) -> Vec<(Vec<DriveId>, Discard)> {
+        let wanted = |made: &ReplacementRun| {
             let (name, loads) = (self.name.clone(), Loads::Only(made.from.clone()));
             let (dataset, partition) = (self.dataset, Some(made.partition));
-            let wanted = Discard { name, dataset, loads, partition, seen: Some(version) };
-            discard_at(drives, made.placed.iter().copied(), &wanted).await;
-        }
+            (made.placed.clone(), Discard { name, dataset, loads, partition, seen: Some(version) })
+        };
+        self.made.iter().map(wanted).collect()
     }
 
     fn find<'a>(&self, manifest: &'a Manifest) -> Option<&'a Dataset> {

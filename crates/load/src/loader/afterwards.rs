@@ -41,10 +41,14 @@ impl Afterwards {
         }
     }
 
-    /// Waits for all that runs. Who gives up waiting cuts it short.
-    pub(crate) async fn settled(&self) {
+    /// Waits for all that runs, for so long at most. What has not ended by then is cut short, and holds nothing any more. Whether all
+    /// has ended by itself.
+    pub(crate) async fn settled(&self, limit: Duration) -> bool {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        while tasks.join_next().await.is_some() {}
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let is_settled = timeout(limit, all).await.is_ok();
+        tasks.shutdown().await;
+        is_settled
     }
 }
 
@@ -58,7 +62,6 @@ impl fmt::Debug for Afterwards {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Instant;
 
     use super::*;
 
@@ -76,11 +79,19 @@ mod tests {
         let (afterwards, ended) = (Afterwards::default(), Arc::default());
         afterwards.begin(counted(&ended, Duration::from_millis(20))).await;
         assert_eq!(ended.load(Ordering::SeqCst), 1);
-        let started = Instant::now();
         afterwards.begin(counted(&ended, MOMENT * 2)).await;
-        assert!(started.elapsed() < MOMENT * 3 / 2 && ended.load(Ordering::SeqCst) == 1);
-        afterwards.settled().await;
+        assert_eq!(ended.load(Ordering::SeqCst), 1, "it goes on");
+        assert!(afterwards.settled(MOMENT * 60).await);
         assert_eq!(ended.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn what_has_not_ended_in_time_holds_nothing_any_more() {
+        let (afterwards, ended) = (Afterwards::default(), Arc::default());
+        afterwards.begin(counted(&ended, MOMENT * 600)).await;
+        assert!(!afterwards.settled(Duration::from_millis(10)).await);
+        assert_eq!((Arc::strong_count(&ended), ended.load(Ordering::SeqCst)), (1, 0));
+        assert!(afterwards.settled(Duration::ZERO).await, "nothing is left");
     }
 
     #[tokio::test]
@@ -90,9 +101,9 @@ mod tests {
             let begun = afterwards.begin(counted(&ended, MOMENT * 2));
             assert!(timeout(Duration::from_millis(1), begun).await.is_err());
         }
-        let started = Instant::now();
-        afterwards.begin(counted(&ended, MOMENT * 3 / 2)).await;
-        assert!(started.elapsed() > MOMENT * 5 / 4, "{:?}", started.elapsed());
+        let own = Arc::default();
+        afterwards.begin(counted(&own, MOMENT * 3 / 2)).await;
+        assert_eq!(own.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::StreamExt;
@@ -44,6 +45,20 @@ async fn rows_go_and_others_come_at_all_copies() {
     for drive in [1, 2] {
         assert_eq!(place.rows(drive).await, [0, 1, 3, 5, 6, 8, 9, 40]);
     }
+}
+
+/// Who has what was asked for does not wait for drives that delete what it took the place of.
+#[tokio::test]
+async fn what_was_replaced_is_deleted_afterwards() {
+    let place = ten_rows().await;
+    place.doors.iter().for_each(|door| door.discards_hang.store(true, Ordering::Relaxed));
+    let (marked, changed) = (without(&place, &[2, 7]).await, without(&place, &[4]).await);
+    let changes = async {
+        assert_eq!(place.loader.mark(marked).await.unwrap(), Some(2));
+        assert_eq!(exchange(&place.loader, changed, 40).await.unwrap(), Some(1));
+    };
+    tokio::time::timeout(Duration::from_secs(60), changes).await.expect("they have an answer");
+    assert_eq!(place.rows(1).await, [0, 1, 3, 5, 6, 8, 9, 40]);
 }
 
 /// A copy that marks other rows, or fails, gets what is left of the run from the first one.

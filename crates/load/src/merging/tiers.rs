@@ -14,7 +14,7 @@ const GROWTH: u64 = 8;
 const RUNS_MAX: usize = 128;
 /// Stored bytes from which on a run is not small, however few its rows are.
 const SMALL_BYTES_MAX: u64 = 4 << 20;
-/// Stored bytes that are merged at one time, for which the append waits that has come upon them.
+/// Stored bytes that are merged at one time.
 const MERGED_BYTES_MAX: u64 = 64 << 20;
 
 /// The runs at the end of a partition that are to become one, as many as there can be; none: they stay as they are.
