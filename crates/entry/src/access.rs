@@ -137,7 +137,8 @@ impl Identity {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     identities: Vec<Identity>,
-    /// What questions to names that nobody has are made up from. It is of the file, so that all servers with the same one ask the same.
+    /// What questions to names that nobody has are made up from. It is of the file, so that all servers with the same one ask the same,
+    /// and of two identities: who has the token of one of them does not find it, and changes of all others leave it as it is.
     secret: Key,
 }
 
@@ -186,7 +187,7 @@ impl Access {
                 None => identities.push(identity),
             }
         }
-        let secret = secret_of(identities.iter().flat_map(Identity::verifiers));
+        let secret = secret_of(identities.iter().filter_map(|identity| identity.verifiers().next()).take(2));
         Ok(Access { identities, secret })
     }
 
@@ -241,7 +242,8 @@ impl Access {
     }
 
     /// How somebody is asked who says this name, so that its token need not be sent; none: only the token itself says who it is. That is
-    /// so where an identity has a token that no proof is kept for, and where the file has none at all.
+    /// so where an identity has a token that no proof is kept for, and where the file has none at all. Of a file that has proofs of some
+    /// tokens alone, it can so be found which names have others.
     pub(crate) fn challenge(&self, name: &str) -> Option<Challenge> {
         let like = self.identities.iter().flat_map(Identity::verifiers).next()?;
         match self.identities.iter().find(|identity| identity.name == name) {
@@ -283,6 +285,16 @@ impl Identity {
         if other.certificate.is_some() || other.has_rights() {
             let message = format!("{:?} is named twice: an entry that only adds a token has a name and a token", self.name);
             return Err(wrong(message).hint("change its rights and its certificate in its first entry"));
+        }
+        if let Some(first) = self.verifiers().next()
+            && other.verifiers().any(|verifier| verifier.salting != first.salting)
+        {
+            let message = format!(
+                "the lines `scram` of {:?} have different salts or rounds: one question asks for all of them",
+                self.name
+            );
+            let hint = "`pithead token NAME` beside this file makes a token with the salt of those that the name has";
+            return Err(wrong(message).hint(hint));
         }
         self.tokens.extend(other.tokens);
         Ok(())

@@ -38,8 +38,9 @@ pub(crate) struct Salting {
     pub(crate) iterations: u32,
 }
 
-/// A question to somebody who says a name, and the answers that are right. Who has that name may have several secrets, or nobody has it:
-/// that cannot be told from the question, nor from how long it takes to look at an answer.
+/// A question to somebody who says a name, and the answers that are right. Who has that name may have several secrets, and an answer is
+/// looked at once for each. Nobody may have it: then the question looks like those for names with a secret, as far as all of these have
+/// salts of one length and as many rounds, as [`Verifier::new`] makes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     salting: Salting,
@@ -61,7 +62,7 @@ impl Salting {
         Salting { salt: rand::random::<[u8; SALT_BYTES]>().to_vec(), iterations: ITERATIONS }
     }
 
-    /// The same for everybody who asks for a name that nobody has, and as if it were somebody's.
+    /// The same for everybody who asks for a name that nobody has; as long as this one, and with as many rounds.
     fn invented(&self, secret: &Key, name: &str) -> Salting {
         let salt = hmac(secret, &[b"salt", name.as_bytes()]);
         Salting { salt: salt[..self.salt.len().min(SALT_BYTES_MAX)].to_vec(), iterations: self.iterations }
@@ -121,13 +122,13 @@ impl fmt::Debug for Verifier {
 }
 
 impl Challenge {
-    /// For somebody with these verifiers. There is one salt in a question: of verifiers with another one, nobody can prove the secret.
+    /// For somebody with these verifiers. There is one salt in a question, that of the first: all are to have the same.
     pub fn new(verifiers: Vec<Verifier>) -> Option<Challenge> {
         let salting = verifiers.first()?.salting.clone();
         Some(Challenge { salting, verifiers })
     }
 
-    /// For a name that nobody has, like those for names that somebody has. `secret` makes it up, and nobody knows an answer.
+    /// For a name that nobody has, with a salt and rounds like those of a verifier. `secret` makes it up, and nobody knows an answer.
     pub(crate) fn invented(like: &Verifier, secret: &Key, name: &str) -> Challenge {
         let key = |what: &[u8]| hmac(secret, &[what, name.as_bytes()]);
         let salting = like.salting.invented(secret, name);

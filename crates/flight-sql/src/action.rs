@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, Command, ProstMessageExt,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, ActionCreatePreparedSubstraitPlanRequest, Any,
+    Command, ProstMessageExt,
 };
 use arrow_flight::{Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::answer::{command, no_transaction};
+use crate::answer::{command, no_transaction, plan_bytes};
 use crate::caller::Caller;
 use crate::error::Refused;
 use crate::flight::FlightSql;
@@ -18,8 +19,9 @@ use crate::plain::schema_bytes;
 use crate::prepared::Prepared;
 
 /// The actions that are taken.
-const ACTIONS: [(&str, &str); 7] = [
+const ACTIONS: [(&str, &str); 8] = [
     ("CreatePreparedStatement", "prepares a statement: ActionCreatePreparedStatementRequest"),
+    ("CreatePreparedSubstraitPlan", "prepares a query: ActionCreatePreparedSubstraitPlanRequest"),
     ("ClosePreparedStatement", "closes a prepared statement: ActionClosePreparedStatementRequest"),
     ("CancelFlightInfo", "cancels a statement: CancelFlightInfoRequest"),
     ("CancelQuery", "cancels a statement: ActionCancelQueryRequest"),
@@ -55,9 +57,7 @@ impl FlightSql {
                 let result = self.cancel(caller, &info)?.into();
                 Ok(Some(ActionCancelQueryResult { result }.as_any().encode_to_vec().into()))
             }
-            "CreatePreparedSubstraitPlan" => {
-                Err(Refused::unimplemented("Substrait plans are not taken here; send the statement as SQL"))
-            }
+            "CreatePreparedSubstraitPlan" => self.prepare_plan(caller, unpacked(action)?).await.map(Some),
             "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => Err(Refused::unimplemented(
                 "there are no transactions over several statements: each statement that writes is visible as a whole when it ends",
             )),
@@ -71,7 +71,18 @@ impl FlightSql {
     async fn prepare(&self, caller: &Caller, request: ActionCreatePreparedStatementRequest) -> Result<Bytes, Refused> {
         no_transaction(request.transaction_id.as_deref())?;
         let session = self.session(caller).await?;
-        let prepared = Arc::new(Prepared::new(session, &request.query).await?);
+        self.keep(caller, Prepared::new(session, &request.query).await?)
+    }
+
+    async fn prepare_plan(&self, caller: &Caller, request: ActionCreatePreparedSubstraitPlanRequest) -> Result<Bytes, Refused> {
+        no_transaction(request.transaction_id.as_deref())?;
+        let session = self.session(caller).await?;
+        self.keep(caller, Prepared::of_plan(session, plan_bytes(request.plan.as_ref())?).await?)
+    }
+
+    /// Keeps a prepared statement; what the client is told of it.
+    fn keep(&self, caller: &Caller, prepared: Prepared) -> Result<Bytes, Refused> {
+        let prepared = Arc::new(prepared);
         let dataset_schema = match &prepared.schema {
             Some(schema) => schema_bytes(schema)?,
             None => Bytes::new(),

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::encode::{FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
-use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
+use arrow_flight::sql::{Any, Command, ProstMessageExt, SubstraitPlan, TicketStatementQuery};
 use arrow_flight::{FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, select};
@@ -59,6 +59,12 @@ impl FlightSql {
                 let session = self.session(caller).await?;
                 statement::ready(session, &query.query, &Values::default(), None).await?
             }
+            Command::CommandStatementSubstraitPlan(command) => {
+                no_transaction(command.transaction_id.as_deref())?;
+                let session = self.session(caller).await?;
+                let statement = Arc::new(session.prepare_substrait(plan_bytes(command.plan.as_ref())?).await?);
+                statement::ready(session, "", &Values::default(), Some(statement)).await?
+            }
             Command::CommandPreparedStatementQuery(query) => {
                 self.prepared(caller, &query.prepared_statement_handle)?.ready().await?
             }
@@ -85,6 +91,11 @@ impl FlightSql {
                 refuse_set(&query.query)?;
                 let session = self.session(caller).await?;
                 let (_, statement) = planned(&session, &query.query).await?;
+                statement.schema().map(|schema| answer_schema(schema)).ok_or_else(none)?
+            }
+            Command::CommandStatementSubstraitPlan(command) => {
+                let session = self.session(caller).await?;
+                let statement = session.prepare_substrait(plan_bytes(command.plan.as_ref())?).await?;
                 statement.schema().map(|schema| answer_schema(schema)).ok_or_else(none)?
             }
             Command::CommandPreparedStatementQuery(query) => {
@@ -149,10 +160,15 @@ pub(crate) fn no_transaction(id: Option<&[u8]>) -> Result<(), Refused> {
     }
 }
 
+/// The bytes of a Substrait plan.
+pub(crate) fn plan_bytes(plan: Option<&SubstraitPlan>) -> Result<&[u8], Refused> {
+    plan.map(|plan| &plan.plan[..]).ok_or_else(|| Refused::invalid("expected a Substrait plan, and none came"))
+}
+
 pub(crate) fn unknown(command: &Command) -> Refused {
     match command {
         Command::CommandStatementSubstraitPlan(_) => {
-            Refused::unimplemented("Substrait plans are not taken here; send the statement as SQL")
+            Refused::unimplemented("Substrait plans that change something are not taken; send the statement as SQL")
         }
         Command::Unknown(_) => Refused::invalid("the command is none of Flight SQL's"),
         other => Refused::invalid(format!("{} does not belong here", other.type_url().rsplit('.').next().unwrap_or_default())),

@@ -17,7 +17,8 @@ use crate::service::Service;
 /// Most bytes of a message from a client, unless it is one of rows.
 const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of a message of rows: clients send a record batch as one message, whatever its size. These bytes are counted as they come,
-/// and until they have been handed on: so many may be there of a connection, and four times as many in all.
+/// and until they have been handed on: so many may be there of a connection, and four times as many in all. Values that are bound come by
+/// the same method, and are bounded once it is known that they are values ([`Put::values`](crate::put::Put::values)).
 const ROWS_BYTES_MAX: usize = RECEIVING_BYTES_PER_CONNECTION_MAX as usize;
 /// The method whose messages have rows.
 const PUT: &str = "/DoPut";

@@ -83,15 +83,15 @@ impl FlightSql {
         caller: &Caller,
         wanted: HashMap<String, SessionOptionValue>,
     ) -> Result<SessionAnswer, Refused> {
-        let known = caller.session.as_ref().filter(|handle| self.open.get(caller.owner(), handle).is_ok());
-        let (handle, fresh) = match known {
-            Some(handle) => (handle.clone(), None),
+        let known = caller.session.as_ref().and_then(|handle| Some((handle, self.open.get(caller.owner(), handle).ok()?)));
+        let (handle, open, fresh) = match known {
+            Some((handle, open)) => (handle.clone(), open, None),
             None => {
-                let handle = self.open.keep(caller.owner(), 0, Arc::new(Mutex::default()))?;
-                (handle.clone(), Some(cookie(&handle)))
+                let open = Arc::<Mutex<Options>>::default();
+                let handle = self.open.keep(caller.owner(), 0, Arc::clone(&open))?;
+                (handle.clone(), open, Some(cookie(&handle)))
             }
         };
-        let open = self.open.get(caller.owner(), &handle)?;
         let mut errors = HashMap::new();
         // In one order, whatever the map's is.
         for (name, value) in wanted.into_iter().collect::<BTreeMap<_, _>>() {

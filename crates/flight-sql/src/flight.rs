@@ -23,15 +23,25 @@ pub(crate) const CATALOG: &str = "pithead";
 /// How long a prepared statement stays that nobody uses.
 pub(crate) const IDLE: Duration = Duration::from_secs(3_600);
 
+/// How long something stays that a client has not come back for.
+const WAITING: Duration = Duration::from_secs(600);
+
 /// Answers that wait to be fetched.
 const TICKETS: Limits =
-    Limits { each: 1_024, bytes_each: 128 << 20, all: 16_384, bytes_all: 512 << 20, idle: Duration::from_secs(600) };
+    Limits { each: 1_024, bytes_each: 128 << 20, all: 16_384, bytes_all: 512 << 20, idle: WAITING, idle_at_first: WAITING };
 /// Prepared statements, with the values that are bound to them.
-const STATEMENTS: Limits = Limits { each: 4_096, bytes_each: 128 << 20, all: 65_536, bytes_all: 512 << 20, idle: IDLE };
-
-/// Sessions of Flight's, with what they have set. A pool's connections may be idle overnight.
-const SESSIONS: Limits =
-    Limits { each: 4_096, bytes_each: 4 << 20, all: 65_536, bytes_all: 64 << 20, idle: Duration::from_secs(24 * 3_600) };
+const STATEMENTS: Limits =
+    Limits { each: 4_096, bytes_each: 128 << 20, all: 65_536, bytes_all: 512 << 20, idle: IDLE, idle_at_first: IDLE };
+/// Sessions of Flight's, with what they have set. A pool's connections may be idle overnight; but clients without cookies begin a
+/// session that they never come back to.
+const SESSIONS: Limits = Limits {
+    each: 4_096,
+    bytes_each: 4 << 20,
+    all: 65_536,
+    bytes_all: 64 << 20,
+    idle: Duration::from_secs(24 * 3_600),
+    idle_at_first: WAITING,
+};
 
 /// A host, and what is kept for clients between their calls.
 pub struct FlightSql {

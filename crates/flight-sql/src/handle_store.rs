@@ -28,6 +28,8 @@ pub(crate) struct Limits {
     pub(crate) bytes_all: usize,
     /// How long an entry stays that nobody asks for.
     pub(crate) idle: Duration,
+    /// How long one stays that nobody has ever asked for: its handle may have got lost.
+    pub(crate) idle_at_first: Duration,
 }
 
 /// Entries by handle, each of one owner. To all others it is as if it were not there.
@@ -43,7 +45,15 @@ struct KeptValue<T> {
     owner: Owner,
     bytes: usize,
     used: Instant,
+    /// Whether somebody has come with its handle.
+    is_known: bool,
     value: T,
+}
+
+impl<T> KeptValue<T> {
+    fn is_over(&self, limits: &Limits) -> bool {
+        self.used.elapsed() >= if self.is_known { limits.idle } else { limits.idle_at_first }
+    }
 }
 
 impl<T> HandleStore<T> {
@@ -55,11 +65,10 @@ impl<T> HandleStore<T> {
     /// Keeps something of so many bytes. Its handle.
     pub(crate) fn keep(&self, owner: Owner, bytes: usize, value: T) -> Result<Bytes, Fault> {
         let mut entries = self.entries.lock();
-        let now = Instant::now();
-        entries.retain(|_, entry| now.duration_since(entry.used) < self.limits.idle);
+        entries.retain(|_, entry| !entry.is_over(&self.limits));
         let handle: Handle = rand::random();
         self.check(&entries, owner, &handle, bytes)?;
-        entries.insert(handle, KeptValue { owner, bytes, used: now, value });
+        entries.insert(handle, KeptValue { owner, bytes, used: Instant::now(), is_known: false, value });
         Ok(Bytes::copy_from_slice(&handle))
     }
 
@@ -86,7 +95,7 @@ impl<T> HandleStore<T> {
                 sum = sum.saturating_add(entry.bytes);
             }
         }
-        let Limits { each, bytes_each, all, bytes_all, idle } = self.limits;
+        let Limits { each, bytes_each, all, bytes_all, idle, .. } = self.limits;
         if count >= each || sum > bytes_each {
             return Err(self.full(&format!("{each} of them, or {bytes_each} bytes, are kept for one identity"), idle));
         }
@@ -112,7 +121,7 @@ impl<T> HandleStore<T> {
     }
 
     fn find<'a>(&self, entries: &'a HashMap<Handle, KeptValue<T>>, owner: Owner, key: &Handle) -> Option<&'a KeptValue<T>> {
-        entries.get(key).filter(|entry| entry.owner == owner && entry.used.elapsed() < self.limits.idle)
+        entries.get(key).filter(|entry| entry.owner == owner && !entry.is_over(&self.limits))
     }
 
     fn absent(&self) -> Refused {
@@ -131,7 +140,7 @@ impl<T: Clone> HandleStore<T> {
         let key = Handle::try_from(handle).map_err(|_| self.absent())?;
         let value = self.find(&entries, owner, &key).map(|entry| entry.value.clone()).ok_or_else(|| self.absent())?;
         if let Some(entry) = entries.get_mut(&key) {
-            entry.used = Instant::now();
+            (entry.used, entry.is_known) = (Instant::now(), true);
         }
         Ok(value)
     }
@@ -141,7 +150,8 @@ impl<T: Clone> HandleStore<T> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { each: 2, bytes_each: 100, all: 3, bytes_all: 1_000, idle: Duration::from_secs(60) };
+    const MINUTE: Duration = Duration::from_secs(60);
+    const LIMITS: Limits = Limits { each: 2, bytes_each: 100, all: 3, bytes_all: 1_000, idle: MINUTE, idle_at_first: MINUTE };
 
     #[test]
     fn only_the_owner_finds_what_is_kept() {
@@ -175,10 +185,23 @@ mod tests {
         kept.recount(Some(1), &other, 90).unwrap();
         kept.take(Some(1), &other).unwrap();
         assert!(kept.recount(Some(1), &other, 1).is_err() && kept.recount(Some(1), b"", 1).is_err());
-        let short = HandleStore::new("ticket", Limits { each: 1, idle: Duration::from_millis(5), ..LIMITS });
+        let soon = Duration::from_millis(5);
+        let short = HandleStore::new("ticket", Limits { each: 1, idle: soon, idle_at_first: soon, ..LIMITS });
         let handle = short.keep(None, 0, 0).unwrap();
         std::thread::sleep(Duration::from_millis(10));
         assert!(short.get(None, &handle).is_err());
         short.keep(None, 0, 0).unwrap();
+    }
+
+    /// Sessions of clients that keep no cookies stayed for a day, until there was room for no others.
+    #[test]
+    fn what_nobody_comes_back_for_goes_soon() {
+        let kept = HandleStore::new("session", Limits { idle_at_first: Duration::from_millis(200), ..LIMITS });
+        let (known, lost) = (kept.keep(None, 0, 0).unwrap(), kept.keep(None, 0, 0).unwrap());
+        kept.get(None, &known).unwrap();
+        kept.recount(None, &lost, 1).unwrap();
+        std::thread::sleep(Duration::from_millis(220));
+        assert!(kept.get(None, &known).is_ok() && kept.get(None, &lost).is_err());
+        kept.keep(None, 0, 0).unwrap();
     }
 }

@@ -30,6 +30,8 @@ pub(crate) async fn planned(session: &Session, sql: &str) -> Result<(Vec<Option<
 /// A statement that was prepared.
 pub(crate) struct Prepared {
     sql: String,
+    /// Bytes of the plan that it came as, in the place of SQL.
+    plan_bytes: usize,
     session: Arc<Session>,
     /// The columns of its rows, as they are sent; none: it has no rows.
     pub(crate) schema: Option<SchemaRef>,
@@ -52,12 +54,22 @@ impl Prepared {
         let (types, statement) = planned(&session, &sql).await?;
         let schema = statement.schema().map(|schema| answer_schema(schema));
         let planned = types.is_empty().then(|| Arc::new(statement));
-        Ok(Prepared { sql, session, schema, parameters: parameter_schema(&types), planned, bound: Mutex::default() })
+        let parameters = parameter_schema(&types);
+        Ok(Prepared { sql, plan_bytes: 0, session, schema, parameters, planned, bound: Mutex::default() })
+    }
+
+    /// Reads and plans a query that comes as a Substrait plan. Such a one has no placeholders.
+    pub(crate) async fn of_plan(session: Arc<Session>, plan: &[u8]) -> Result<Prepared, Refused> {
+        let statement = session.prepare_substrait(plan).await?;
+        let schema = statement.schema().map(|schema| answer_schema(schema));
+        let (parameters, planned) = (parameter_schema(&[]), Some(Arc::new(statement)));
+        let (sql, plan_bytes) = (String::new(), plan.len());
+        Ok(Prepared { sql, plan_bytes, session, schema, parameters, planned, bound: Mutex::default() })
     }
 
     /// Bytes that it keeps without values, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.sql.len()
+        self.sql.len() + self.plan_bytes
     }
 
     /// From now on it runs with the rights that its caller has now.
@@ -92,6 +104,9 @@ impl Prepared {
         match values.rows() == 0 && !self.parameters.fields().is_empty() {
             // No rows were to be inserted.
             true => Ok(0),
+            false if self.plan_bytes > 0 => {
+                Err(Refused::invalid("a Substrait plan has rows as its answer; expected what changes something"))
+            }
             false => statement::update(&self.session, &self.sql, &values).await,
         }
     }

@@ -10,7 +10,7 @@ use pithead_wire::{BatchDecoder, Decoded};
 use tonic::Streaming;
 
 use crate::error::broken;
-use crate::values::Values;
+use crate::values::{VALUES_BYTES_MAX, Values, too_many};
 
 /// Bytes of rows that are handed on at a time, about. A client's batches may be much larger, and what takes them in counts them by number.
 const PIECE_BYTES: usize = 8 << 20;
@@ -22,11 +22,13 @@ pub(crate) struct Put {
     decoder: BatchDecoder,
     /// Rows that came before they were asked for.
     ahead: Option<RecordBatch>,
+    /// Most bytes of a message, where its rows are kept.
+    kept_bytes_max: Option<usize>,
 }
 
 impl Put {
     pub(crate) fn new(first: FlightData, messages: Streaming<FlightData>) -> Put {
-        Put { first: Some(first), messages, decoder: BatchDecoder::default(), ahead: None }
+        Put { first: Some(first), messages, decoder: BatchDecoder::default(), ahead: None, kept_bytes_max: None }
     }
 
     /// The columns of the rows; none: the put has no rows.
@@ -54,6 +56,9 @@ impl Put {
                     None => return Ok(None),
                 },
             };
+            if self.kept_bytes_max.is_some_and(|most| message.data_body.len() > most) {
+                return Err(too_many());
+            }
             match self.decoder.read(&message)? {
                 Decoded::Batch(batch) => return Ok(Some(batch)),
                 Decoded::Nothing | Decoded::Context => {}
@@ -66,9 +71,10 @@ impl Put {
 
     /// All rows, as values to bind.
     pub(crate) async fn values(mut self) -> Result<Values, Fault> {
+        self.kept_bytes_max = Some(VALUES_BYTES_MAX);
         let mut values = Values::default();
         while let Some(batch) = self.next().await? {
-            values.push(batch)?;
+            values.push(&batch)?;
         }
         Ok(values)
     }

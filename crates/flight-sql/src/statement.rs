@@ -62,6 +62,7 @@ pub(crate) async fn ready(
     let (schema, mut bytes) = (answer_schema(schema), sql.len() + values.bytes());
     let mut written = None;
     if first.writes() {
+        values.check()?;
         let mut rows: Vec<RecordBatch> = first.run(&session).await?.rows.try_collect().await?;
         for values in more.by_ref() {
             rows.extend(session.run_with(sql, &values?).await?.rows.try_collect::<Vec<_>>().await?);
@@ -104,6 +105,7 @@ pub(crate) async fn update(session: &Session, sql: &str, values: &Values) -> Res
     if values.rows() == 0 {
         return changed(session.run(sql).await?);
     }
+    values.check()?;
     let mut sum = 0;
     for row in values.each() {
         sum += changed(session.run_with(sql, &row?).await?)?;

@@ -21,7 +21,7 @@ use crate::message::{Malformed, Message};
 use crate::options::options;
 use crate::portal::{Portal, Prepared};
 use crate::serve::{Entrance, Front};
-use crate::settings::{ClientSettings, Effect, is_of_host};
+use crate::settings::{ClientSettings, Effect, is_of_host, of_later_blocks};
 use crate::startup::Begun;
 use crate::transaction::Transaction;
 
@@ -148,8 +148,9 @@ impl Talk {
         Ok(self.link.flush().await?)
     }
 
+    /// Sets what the connection begins with. No block is open yet: what is a block's is meant for all to come.
     async fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Halt> {
-        self.set(name, value).await.map_err(|halt| match halt {
+        self.set(of_later_blocks(name), value).await.map_err(|halt| match halt {
             Halt::Said(complaint) => Halt::Last(Complaint { severity: "FATAL", ..complaint }),
             Halt::Fault(fault) => Halt::Last(Complaint::fatal(WRONG_SETTING, fault.message)),
             other => other,

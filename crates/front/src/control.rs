@@ -14,7 +14,7 @@ use crate::error::{Complaint, UNKNOWN_SETTING, WRONG_SETTING};
 use crate::kind::{COMMENT, CREATE_INDEX, CREATE_SCHEMA, Characteristics, DISCARD_ALL, StatementKind};
 use crate::portal::{Hold, Started};
 use crate::rows::Rows;
-use crate::settings::is_of_host;
+use crate::settings::{is_of_block, is_of_host, truth};
 use crate::transaction::{Transaction, is_read_committed};
 
 impl Talk {
@@ -31,17 +31,8 @@ impl Talk {
                 self.transaction.savepoint(tag)?;
                 *tag
             }
-            StatementKind::Set { name, value, .. } if name == "transaction_isolation" || name == "transaction_read_only" => {
-                let to = characteristic(name, value)?;
-                match self.transaction {
-                    // It would be of a transaction that this statement is alone.
-                    Transaction::None => {}
-                    _ => self.set_transaction(to)?,
-                }
-                "SET"
-            }
             StatementKind::Set { name, value, local } => {
-                self.set_in_block(name, value, *local).await?;
+                self.set_one(name, value, *local).await?;
                 "SET"
             }
             StatementKind::SetTransaction { later, to } => {
@@ -64,7 +55,6 @@ impl Talk {
                 *tag
             }
             StatementKind::Prepare(prepare) => {
-                self.before_statement("").await?;
                 self.prepare_by_name(prepare).await?;
                 "PREPARE"
             }
@@ -76,6 +66,20 @@ impl Talk {
             _ => "",
         };
         Ok(Started::Done(tag.to_owned()))
+    }
+
+    /// Sets a setting as SET does, for the block where it is one of a block's.
+    async fn set_one(&mut self, name: &str, value: &str, local: bool) -> Result<(), Halt> {
+        if !is_of_block(name) {
+            return self.set_in_block(name, value, local).await;
+        }
+        let to = characteristic(name, value)?;
+        match self.transaction {
+            // It would be of a transaction that this statement is alone.
+            Transaction::None => {}
+            _ => self.set_transaction(to)?,
+        }
+        Ok(())
     }
 
     fn begin(&mut self, block: Characteristics) -> Result<(), Halt> {
@@ -225,7 +229,7 @@ impl Talk {
         for asked in self.settings.take_asked() {
             // Outside of a block, what is local ends with its statement.
             if !(asked.local && self.transaction == Transaction::None) {
-                self.set_in_block(&asked.name, &asked.value, asked.local).await?;
+                self.set_one(&asked.name, &asked.value, asked.local).await?;
             }
         }
         Ok(())
@@ -272,12 +276,7 @@ fn characteristic(name: &str, value: &str) -> Result<Characteristics, Complaint>
         let isolation = ISOLATIONS.iter().find(|known| **known == value).copied().ok_or_else(wrong)?;
         return Ok(Characteristics { isolation: Some(isolation), read_only: None });
     }
-    let read_only = match value.as_str() {
-        "on" | "true" | "yes" | "1" => true,
-        "off" | "false" | "no" | "0" => false,
-        _ => return Err(wrong()),
-    };
-    Ok(Characteristics { isolation: None, read_only: Some(read_only) })
+    Ok(Characteristics { isolation: None, read_only: Some(truth(&value).ok_or_else(wrong)?) })
 }
 
 /// What a person should know of a statement for which nothing is done.

@@ -21,7 +21,7 @@ const BATCHES_MAX: usize = 2;
 
 /// What comes from a client.
 pub(crate) enum Part {
-    /// Bytes of rows, and the room that they have until they are read.
+    /// Bytes of rows, and the room that they have until all that are whole have been taken.
     Bytes(Vec<u8>, Option<Room>),
     /// There are no more.
     End,
@@ -92,12 +92,13 @@ impl<V: Value> Builder<V> {
         sender: &Sender,
     ) -> Result<(), Complaint> {
         loop {
-            let is_last = match parts.recv().await {
-                Some(Part::Bytes(bytes, _room)) => {
+            // The reader has the bytes until their rows are taken, and they have their room as long.
+            let (is_last, _room) = match parts.recv().await {
+                Some(Part::Bytes(bytes, room)) => {
                     reader.push(&bytes)?;
-                    false
+                    (false, room)
                 }
-                Some(Part::End) => true,
+                Some(Part::End) => (true, None),
                 None => return Err(Complaint::error("57014", "COPY was given up")),
             };
             while let Some(row) = reader.next(is_last)? {
@@ -167,12 +168,16 @@ impl<V: Value> Builder<V> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use arrow::array::AsArray;
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::copy::Copy;
     use crate::copy_text::RowReader;
+    use crate::link::Large;
 
     fn builder<V>() -> Builder<V> {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
@@ -194,6 +199,28 @@ mod tests {
         builder().read_all(&mut reader(), &mut parts, &sender).await.unwrap();
         let batch = batches.recv().await.unwrap().unwrap();
         assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[1, 23, 4]);
+    }
+
+    #[tokio::test]
+    async fn bytes_have_their_room_until_their_rows_are_taken() {
+        const SHORT: Duration = Duration::from_millis(50);
+        let large = Large::of(10);
+        let (given, mut parts) = mpsc::channel(8);
+        let (sender, mut batches) = mpsc::channel(1);
+        let room = large.take(10, SHORT).await;
+        given.send(Part::Bytes("1\n".repeat(3 * PAGE_ROWS).into_bytes(), room)).await.unwrap();
+        given.send(Part::End).await.unwrap();
+        let (mut builder, mut reader) = (builder(), reader());
+        let mut reading = std::pin::pin!(builder.read_all(&mut reader, &mut parts, &sender));
+        assert!(timeout(SHORT, &mut reading).await.is_err(), "nobody takes the second batch");
+        assert!(large.take(1, SHORT).await.is_none(), "there are bytes still");
+        let taking = async {
+            for _ in 0..3 {
+                assert_eq!(batches.recv().await.unwrap().unwrap().num_rows(), PAGE_ROWS);
+            }
+        };
+        tokio::join!(reading, taking).0.unwrap();
+        assert!(large.take(10, SHORT).await.is_some());
     }
 
     /// Otherwise what a client has sent before it went would be there.

@@ -62,13 +62,15 @@ pub(crate) fn not_a_query() -> Complaint {
     Complaint::error(SYNTAX, "DECLARE … CURSOR FOR needs a query that gives rows")
 }
 
+fn backward() -> Complaint {
+    Complaint::error(WRONG_STATE, "cursors go forward only").hint("FETCH NEXT, FETCH FORWARD number, or FETCH ALL")
+}
+
 impl Fetch {
     /// Reads `FETCH [direction] [FROM | IN] name`; `rest` follows the first word.
     pub(crate) fn read(rest: &[Token], is_move: bool) -> Result<Fetch, Complaint> {
         let words: Vec<&Token> = rest.iter().filter(|token| !token.is_sign(';')).collect();
         let wrong = || Complaint::error(SYNTAX, "expected FETCH [FORWARD] [number | ALL] FROM cursor");
-        let backward =
-            || Complaint::error(WRONG_STATE, "cursors go forward only").hint("FETCH NEXT, FETCH FORWARD number, or FETCH ALL");
         let Some((name, direction)) = words.split_last() else { return Err(wrong()) };
         let direction = match direction.split_last() {
             Some((last, before)) if last.is("from") || last.is("in") => before,
@@ -159,9 +161,14 @@ impl Talk {
     /// Sends the next rows of a cursor, at most `limit`. How many there were. Where it fails, the cursor is gone.
     pub(crate) async fn fetch(&mut self, fetch: &Fetch, limit: u64, binary: Vec<bool>) -> Result<u64, Halt> {
         self.transaction.check(false, false)?;
-        self.cursor(&fetch.name)?;
+        let cursor = self.cursor(&fetch.name)?;
         if limit == 0 {
-            return Ok(0);
+            // FETCH 0 asks for the row that the cursor is on once more, and MOVE 0 counts it.
+            return match &cursor.state {
+                PortalState::Running(rows, _) if rows.sent > 0 && fetch.is_move => Ok(1),
+                PortalState::Running(rows, _) if rows.sent > 0 => Err(backward().into()),
+                _ => Ok(0),
+            };
         }
         let Some(mut portal) = self.portals.remove(&fetch.name) else { return Ok(0) };
         let mut sent = 0;

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pithead_host::{Parameters, Session, Statement};
 use pithead_model::Fault;
-use pithead_pg_catalog::pg_type;
+use pithead_pg_catalog::{ConnectionFacts, pg_type};
 
 use crate::connection::{Halt, Talk, during};
 use crate::control::shown_schema;
@@ -110,6 +110,7 @@ impl Talk {
     async fn plan(&mut self, prepared: &mut Prepared, given: Vec<u32>) -> Result<(), Halt> {
         self.before_statement(&prepared.sql).await?;
         self.admit()?;
+        prepared.path = self.settings.path();
         let (session, sql) = (Arc::clone(&self.session), prepared.sql.clone());
         let planning = in_own_task(&self.entrance.work, async move { plan(&session, &sql, &given).await });
         let planned = during(&mut self.link, &self.place.cancel, planning).await?;
@@ -279,7 +280,8 @@ impl Talk {
                 };
                 let limit = if rows == 0 || fetch.is_move { *wanted } else { u64::from(rows).min(*wanted) };
                 let found = self.fetch(fetch, limit, portal.binary.clone()).await?;
-                (*wanted, *sent) = (*wanted - found, *sent + found);
+                // MOVE 0 finds one.
+                (*wanted, *sent) = (wanted.saturating_sub(found), *sent + found);
                 match found == limit && *wanted > 0 {
                     true => self.link.out.empty(b's'),
                     false => {

@@ -36,7 +36,9 @@ const STRANGER_BYTES: usize = 4 << 10;
 /// Bytes of large messages of all connections.
 const LARGE_BYTES_MAX: usize = 256 << 20;
 /// How long a large message waits for room among them.
-const ROOM_WAIT: Duration = Duration::from_secs(300);
+const ROOM_WAIT: Duration = Duration::from_secs(30);
+/// How long one that has room may take until all of it is there: others wait for its room.
+const WHOLE_WAIT: Duration = Duration::from_secs(120);
 
 /// What was read.
 #[derive(Debug)]
@@ -53,7 +55,11 @@ pub(crate) enum Read {
 
 /// Room for large messages in memory, of all connections.
 #[derive(Debug)]
-pub(crate) struct Large(Arc<Semaphore>);
+pub(crate) struct Large {
+    room: Arc<Semaphore>,
+    /// How long a message that has room may take until all of it is there.
+    whole_wait: Duration,
+}
 
 /// A large message's room. It is free again when this is dropped.
 #[derive(Debug)]
@@ -61,15 +67,23 @@ pub(crate) struct Room(#[expect(dead_code, reason = "it is held, and not looked 
 
 impl Default for Large {
     fn default() -> Large {
-        Large(Arc::new(Semaphore::new(LARGE_BYTES_MAX)))
+        Large { room: Arc::new(Semaphore::new(LARGE_BYTES_MAX)), whole_wait: WHOLE_WAIT }
+    }
+}
+
+#[cfg(test)]
+impl Large {
+    /// Room for so many bytes.
+    pub(crate) fn of(bytes: usize) -> Large {
+        Large { room: Arc::new(Semaphore::new(bytes)), whole_wait: Duration::from_millis(300) }
     }
 }
 
 impl Large {
     /// Room for a message, in the order in which it is asked for; none: there was none for long.
-    async fn take(&self, bytes: usize, wait: Duration) -> Option<Room> {
+    pub(crate) async fn take(&self, bytes: usize, wait: Duration) -> Option<Room> {
         let bytes = u32::try_from(bytes).ok()?;
-        let permit = timeout(wait, Arc::clone(&self.0).acquire_many_owned(bytes)).await.ok()?;
+        let permit = timeout(wait, Arc::clone(&self.room).acquire_many_owned(bytes)).await.ok()?;
         permit.ok().map(Room)
     }
 }
@@ -121,10 +135,12 @@ impl Link {
                 None => return self.skip(tag, bytes, true).await,
             }
         }
-        while self.input.len() < 5 + bytes {
-            if !self.more(PART_WAIT).await {
-                return Read::Gone;
-            }
+        let has_come = match self.held.is_some() {
+            true => timeout(self.large.whole_wait, self.until(5 + bytes)).await.unwrap_or(false),
+            false => self.until(5 + bytes).await,
+        };
+        if !has_come {
+            return Read::Gone;
         }
         let body = self.input[5..5 + bytes].to_vec();
         self.input.drain(..5 + bytes);
@@ -153,6 +169,16 @@ impl Link {
                 return Read::Gone;
             }
         }
+    }
+
+    /// Reads until so many bytes are there; false: they will not be.
+    async fn until(&mut self, bytes: usize) -> bool {
+        while self.input.len() < bytes {
+            if !self.more(PART_WAIT).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Reads some bytes; false: there will be none.
@@ -211,7 +237,48 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use pithead_entry::{ConnectionLimits, Gate, Protocol, accept};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    /// A client, and its link to a server.
+    async fn linked(large: &Arc<Large>) -> (TcpStream, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let protocol = Protocol { name: "test", alpn: b"test", greeting: b"" };
+        let (mut connections, accepting) = accept(listener, protocol, None, Gate::new(ConnectionLimits::default()));
+        let accepting = tokio::spawn(accepting);
+        let client = TcpStream::connect(address).await.unwrap();
+        let connection = connections.recv().await.unwrap().unwrap();
+        accepting.abort();
+        let link = Link::new(connection, Arc::clone(large), Arc::new(Metrics::new()));
+        (client, Link { known: true, ..link })
+    }
+
+    /// A client that sends a byte now and then kept its room for as long as it liked.
+    #[tokio::test]
+    async fn a_large_message_that_dribbles_gives_its_room_back() {
+        const BYTES: usize = 2 * SMALL_BYTES;
+        let large = Arc::new(Large::of(BYTES));
+        let message = [&b"d"[..], &(BYTES as u32 + 4).to_be_bytes(), &vec![b'x'; BYTES]].concat();
+        let (mut quick, mut link) = linked(&large).await;
+        quick.write_all(&message).await.unwrap();
+        assert!(matches!(link.next().await, Read::Message(b'd', body) if body.len() == BYTES));
+        drop(link);
+        let (mut slow, mut link) = linked(&large).await;
+        let dribbling = tokio::spawn(async move {
+            for byte in message {
+                let _ = slow.write_all(&[byte]).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let read = timeout(Duration::from_secs(20), link.next()).await;
+        assert!(matches!(read, Ok(Read::Gone)), "{read:?}");
+        drop(link);
+        assert!(large.take(BYTES, Duration::from_millis(20)).await.is_some());
+        dribbling.abort();
+    }
 
     #[tokio::test]
     async fn large_messages_wait_for_room() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use pithead_host::{Answer, Commitment, Parameters, Statement};
-use pithead_pg_catalog::pg_type;
+use pithead_pg_catalog::{ConnectionFacts, SearchPath, pg_type};
 
 use crate::connection::{Halt, Talk, answering};
 use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
@@ -24,6 +24,8 @@ pub(crate) struct Prepared {
     pub(crate) schema: Option<SchemaRef>,
     /// Its plan, where it has no parameters.
     pub(crate) statement: Option<Statement>,
+    /// Where bare names were looked up when it was planned. Its plan holds for no other path.
+    pub(crate) path: Arc<SearchPath>,
     /// The query of DECLARE.
     pub(crate) query: Option<Arc<Prepared>>,
     /// Whether it was prepared by PREPARE of SQL.
@@ -34,7 +36,8 @@ impl Prepared {
     /// A statement of which nothing more is known.
     pub(crate) fn of(sql: String, kind: StatementKind) -> Prepared {
         let (types, inferred) = (Vec::new(), Vec::new());
-        Prepared { sql, kind, types, inferred, schema: None, statement: None, query: None, by_sql: false }
+        let path = Arc::default();
+        Prepared { sql, kind, types, inferred, schema: None, statement: None, path, query: None, by_sql: false }
     }
 }
 
@@ -107,7 +110,8 @@ impl Talk {
             }
             StatementKind::Execute(execute) => {
                 self.transaction.check(false, false)?;
-                self.before_statement("").await?;
+                let prepared = self.prepared_by_name(execute)?;
+                self.before_statement(&prepared.sql).await?;
                 self.execute_by_name(execute).await
             }
             StatementKind::Declare(declare) => {
@@ -139,7 +143,9 @@ impl Talk {
     ) -> Result<Started, Halt> {
         self.check_writes(writes)?;
         self.admit()?;
-        let (session, planned) = (Arc::clone(&self.session), prepared.cloned());
+        let path = self.settings.path();
+        let planned = prepared.filter(|prepared| prepared.path == path).cloned();
+        let session = Arc::clone(&self.session);
         let (sql, parameters) = (sql.to_owned(), parameters.clone());
         let commitment = Arc::<Commitment>::default();
         let sends = Arc::clone(&commitment);

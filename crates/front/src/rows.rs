@@ -47,7 +47,7 @@ impl Rows {
         Rows { schema, stream, batch: None, is_sent: false, sent: 0 }
     }
 
-    /// The same, of a statement that has sent what it changes: it cannot be cancelled any more.
+    /// The same, of a statement that has sent what it changes: who cancels its rows is told that the change stays.
     pub(crate) fn of_what_was_sent(self, is_sent: bool) -> Rows {
         Rows { is_sent, ..self }
     }
@@ -60,8 +60,24 @@ impl Rows {
         limit: u64,
         writer: &mut impl WriteRow,
     ) -> Result<bool, Halt> {
-        let never = Cancel::default();
-        let cancel = if self.is_sent { &never } else { cancel };
+        let done = self.send_some(link, cancel, limit, writer).await;
+        match done {
+            // The change itself cannot be cancelled any more.
+            Err(Halt::Fault(fault)) if self.is_sent && fault.blame == Blame::Cancelled => {
+                let message = format!("{}: what it has changed stays, and its rows are not all sent", fault.message);
+                Err(Halt::Fault(Fault { message, ..fault }))
+            }
+            done => done,
+        }
+    }
+
+    async fn send_some(
+        &mut self,
+        link: &mut Link,
+        cancel: &Cancel,
+        limit: u64,
+        writer: &mut impl WriteRow,
+    ) -> Result<bool, Halt> {
         let mut left = limit;
         loop {
             let Some(batch) = &mut self.batch else {

@@ -68,6 +68,16 @@ pub(crate) fn is_of_host(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && setting(&name).is_none()
 }
 
+/// Whether a setting is of the block that is open.
+pub(crate) fn is_of_block(name: &str) -> bool {
+    of_later_blocks(name) != name
+}
+
+/// The setting of all blocks to come, of one that is of a block.
+pub(crate) fn of_later_blocks(name: &str) -> &str {
+    BLOCK.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(name, |(_, later)| later)
+}
+
 /// Whether a setting is a client's own: its name has a point in it.
 fn is_own(name: &str) -> bool {
     let is_part = |part: &str| {
@@ -205,9 +215,12 @@ impl ClientSettings {
         search_path::wanted(&self.value("search_path").unwrap_or_default(), &self.user)
     }
 
-    /// Where they are looked up.
+    /// Where they are looked up. What has not changed stays the same one.
     pub(crate) fn found(&self, path: SearchPath) {
-        *self.path.lock() = Arc::new(path);
+        let mut known = self.path.lock();
+        if **known != path {
+            *known = Arc::new(path);
+        }
     }
 
     /// What is set now is what RESET brings back.
@@ -272,6 +285,10 @@ impl ConnectionFacts for ClientSettings {
         self.database.clone()
     }
 
+    fn domain(&self) -> String {
+        self.domain.clone()
+    }
+
     fn path(&self) -> Arc<SearchPath> {
         Arc::clone(&self.path.lock())
     }
@@ -289,8 +306,17 @@ impl ConnectionFacts for ClientSettings {
     }
 }
 
+/// The value of a setting that is on or off; none: it is something else.
+pub(crate) fn truth(value: &str) -> Option<bool> {
+    match value.to_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
 fn is_on(value: &str) -> bool {
-    ["on", "true", "yes", "1"].contains(&value.to_lowercase().as_str())
+    truth(value) == Some(true)
 }
 
 /// A value of one that is on or off, as SHOW gives it.

@@ -155,15 +155,7 @@ impl Session {
                 domains.push(domain.clone());
             }
         }
-        let names = snapshot.datasets().map(|found| found.name().clone()).chain(snapshot.views().map(|(name, _)| name));
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        for name in names {
-            if let Some(place) = domains.iter().position(|domain| *domain == name.domain) {
-                places.entry(name.dataset).and_modify(|first| *first = place.min(*first)).or_insert(place);
-            }
-        }
-        let elsewhere = places.into_iter().filter(|(_, place)| *place > 0);
-        let elsewhere = elsewhere.map(|(name, place)| (name, domains[place].clone())).collect();
+        let elsewhere = if domains.len() > 1 { elsewhere(&snapshot, &domains) } else { BTreeMap::new() };
         Ok(SearchPath { domains, elsewhere })
     }
 
@@ -276,7 +268,8 @@ impl Session {
             | Parsed::CreateView(_)
             | Parsed::DropView(_)
             | Parsed::History(_)
-            | Parsed::CopyFrom { .. } => return Ok(types),
+            | Parsed::CopyFrom { .. }
+            | Parsed::Plan(_) => return Ok(types),
         };
         // A statement that cannot be planned without values tells no types.
         if let Ok(plan) = plan {
@@ -284,6 +277,18 @@ impl Session {
         }
         Ok(types)
     }
+}
+
+/// The names that the first of some domains does not have, and the first of the others that does.
+fn elsewhere(snapshot: &Snapshot, domains: &[String]) -> BTreeMap<String, String> {
+    let place = |domain: &str| domains.iter().position(|known| known == domain);
+    let datasets = snapshot.datasets().filter_map(|found| Some((place(&found.name().domain)?, found.name().dataset.clone())));
+    let views = snapshot.views().filter_map(|(name, _)| Some((place(&name.domain)?, name.dataset)));
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, name) in datasets.chain(views) {
+        places.entry(name).and_modify(|first| *first = place.min(*first)).or_insert(place);
+    }
+    places.into_iter().filter(|(_, place)| *place > 0).map(|(name, place)| (name, domains[place].clone())).collect()
 }
 
 fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {

@@ -186,6 +186,17 @@ impl Session {
         Box::pin(Statement::new(self, sql, parameters))
     }
 
+    /// Reads a query that comes as a Substrait plan over the session's tables, and plans it as [`Session::prepare`] does.
+    #[boxed]
+    pub async fn prepare_substrait(&self, plan: &[u8]) -> Result<Statement, Fault> {
+        let reading = async move {
+            check_clock()?;
+            let shown = format!("a Substrait plan of {} bytes", plan.len());
+            Statement::of(self, &shown, Parsed::Plan(plan.to_vec()), &Parameters::default()).await
+        };
+        Box::pin(reading).await
+    }
+
     /// Runs a statement within the time that it may take, unless it is cancelled. Neither ends it once it has sent what it changes.
     async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
         check_clock()?;
@@ -260,6 +271,11 @@ impl Session {
                 summarize::summarize(&query, planned.plan).await
             }
             Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
+            Parsed::Plan(plan) => {
+                self.tell_slow(sql, watch);
+                let (query, planned) = self.plan_of_substrait(plan, planned).await?;
+                self.answer(query, planned, watch).await
+            }
         }
     }
 
@@ -285,11 +301,22 @@ impl Session {
         planned: Option<&QueryPlan>,
         watch: &mut Watch,
     ) -> Result<Answer, Fault> {
+        self.tell_slow(sql, watch);
+        let (query, planned) = self.plan(query, parameters, planned).await?;
+        self.answer(query, planned, watch).await
+    }
+
+    /// Has a query logged that takes long, where that is wanted.
+    fn tell_slow(&self, sql: &str, watch: &mut Watch) {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
             watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
-        let (query, QueryPlan { plan, optimised, names, .. }) = self.plan(query, parameters, planned).await?;
+    }
+
+    /// Runs a query that is planned.
+    async fn answer(&self, query: Query, planned: QueryPlan, watch: &mut Watch) -> Result<Answer, Fault> {
+        let QueryPlan { plan, optimised, names, .. } = planned;
         let profile = Arc::clone(&query.profile);
         watch.counts(&profile);
         let query = Arc::new(query);
@@ -559,7 +586,10 @@ pub struct Statement {
 impl Statement {
     async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
         check_clock()?;
-        let parsed = session.parsed(sql, parameters)?;
+        Self::of(session, sql, session.parsed(sql, parameters)?, parameters).await
+    }
+
+    async fn of(session: &Session, sql: &str, parsed: Parsed, parameters: &Parameters) -> Result<Self, Fault> {
         let (schema, planned) = match &parsed {
             Parsed::Set { .. }
             | Parsed::Drop { .. }
@@ -587,6 +617,11 @@ impl Statement {
             Parsed::Query(syntax) => {
                 let (query, mut planned) = session.plan(syntax, parameters, None).await?;
                 // Types of some columns are known only once literals are folded.
+                let plan = planned.optimise(&query.state)?;
+                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
+            }
+            Parsed::Plan(plan) => {
+                let (query, mut planned) = session.plan_of_substrait(plan, None).await?;
                 let plan = planned.optimise(&query.state)?;
                 (Some(planned.names.schema(plan.schema().inner())), Some(planned))
             }

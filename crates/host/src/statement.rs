@@ -62,6 +62,8 @@ pub(crate) enum Parsed {
     Pushdown { query: Syntax },
     /// Everything that the engine plans.
     Query(Syntax),
+    /// A query that came as a Substrait plan, and not as SQL.
+    Plan(Vec<u8>),
 }
 
 impl Parsed {
@@ -74,7 +76,7 @@ impl Parsed {
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } | Parsed::Substrait { .. } => "explain",
             Parsed::History(history) => history.kind(),
-            Parsed::Query(_) | Parsed::Summarize { .. } => "query",
+            Parsed::Query(_) | Parsed::Summarize { .. } | Parsed::Plan(_) => "query",
         }
     }
 }

@@ -110,6 +110,11 @@ pub trait ConnectionFacts: Send + Sync {
         DATABASE.to_owned()
     }
 
+    /// The domain of who sets no path.
+    fn domain(&self) -> String {
+        "main".to_owned()
+    }
+
     /// Where bare names are looked up.
     fn path(&self) -> Arc<SearchPath> {
         Arc::default()

@@ -18,8 +18,10 @@ enum Width {
     Argument(Option<usize>),
 }
 
-/// Widest that an argument is made.
-const WIDTH_MAX: usize = 1 << 16;
+/// Widest that an argument is made: Rust's own formatting takes no more.
+const WIDTH_MAX: usize = u16::MAX as usize;
+/// Most bytes of a text that is made: a short format may ask for one argument many times.
+const MADE_BYTES_MAX: usize = 64 << 20;
 
 /// `format(text, …)`: `%s` is an argument as text, `%I` as a name and `%L` as a literal, `%%` a sign. `argument` gives those that there
 /// are, the first one at 1, with none for NULL.
@@ -54,6 +56,9 @@ pub(crate) fn format<'a>(text: &str, argument: impl Fn(usize) -> Option<Option<&
             true => format!("{made:<width$}"),
             false => format!("{made:>width$}"),
         });
+        if out.len() > MADE_BYTES_MAX {
+            return Err(format!("a text of over {MADE_BYTES_MAX} bytes, which is the bound"));
+        }
     }
     out.push_str(rest);
     Ok(out)
@@ -152,5 +157,15 @@ mod tests {
     fn arguments_say_widths() {
         let all = [Some("-4"), Some("é")];
         assert_eq!(format("%*s|", |place: usize| all.get(place - 1).copied()).as_deref(), Ok("é   |"));
+    }
+
+    #[test]
+    fn what_is_made_is_bounded() {
+        let one = |_: usize| Some(Some("x"));
+        assert_eq!(format("%1$65535s", one).map(|made| made.len()), Ok(65_535));
+        assert!(format("%1$65536s", one).unwrap_err().contains("65535"));
+        let often = "%1$65535s".repeat(1_100);
+        assert!(format(&often, one).unwrap_err().contains("bound"));
+        assert_eq!(format(&often[..9 * 1_000], one).map(|made| made.len()), Ok(65_535_000));
     }
 }

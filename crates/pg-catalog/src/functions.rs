@@ -12,8 +12,11 @@ use datafusion::logical_expr::{
 
 use crate::call::{Body, Call};
 use crate::facts::Facts;
-use crate::known::{FUNCTIONS, NULLARY};
+use crate::known::{FUNCTIONS, NULLARY, OF_ARGUMENTS};
 use crate::sleep;
+
+/// Most bytes of the texts that one call makes for the rows of a batch.
+const TEXTS_BYTES_MAX: usize = 512 << 20;
 
 /// All of them, over these facts.
 pub fn functions(facts: &Arc<Facts>) -> Vec<ScalarUDF> {
@@ -32,7 +35,8 @@ pub fn functions(facts: &Arc<Facts>) -> Vec<ScalarUDF> {
 /// Whether a function tells of the tables and settings that there were when its statement was planned. A later run of the statement has to
 /// be planned again then. What is a constant of a statement is one of its session, too.
 pub fn is_of_snapshot(function: &ScalarUDF) -> bool {
-    function.inner().downcast_ref::<PgFunction>().is_some_and(|own| !NULLARY.contains(&own.name))
+    let tells = |own: &PgFunction| !NULLARY.contains(&own.name) && !OF_ARGUMENTS.contains(&own.name);
+    function.inner().downcast_ref::<PgFunction>().is_some_and(tells)
 }
 
 #[derive(Clone)]
@@ -95,10 +99,13 @@ impl PgFunction {
     fn made(&self, call: &Call<'_>, rows: usize) -> Result<ArrayRef> {
         let mut lists = ListBuilder::new(StringBuilder::new());
         Ok(match self.body {
-            Body::Text(of) => Arc::new((0..rows).map(|row| of(call, row)).collect::<StringArray>()),
+            Body::Text(of) => {
+                let made = texts((0..rows).map(|row| Ok(of(call, row))), TEXTS_BYTES_MAX);
+                Arc::new(made.or_else(|what| self.wrong(&what))?)
+            }
             Body::TextOrWrong(of) => {
-                let texts = (0..rows).map(|row| of(call, row)).collect::<std::result::Result<StringArray, String>>();
-                Arc::new(texts.or_else(|what| self.wrong(&what))?)
+                let made = texts((0..rows).map(|row| of(call, row)), TEXTS_BYTES_MAX);
+                Arc::new(made.or_else(|what| self.wrong(&what))?)
             }
             Body::Int(of) => Arc::new((0..rows).map(|row| of(call, row)).collect::<Int64Array>()),
             Body::Bool(of) => Arc::new((0..rows).map(|row| of(call, row)).collect::<BooleanArray>()),
@@ -121,6 +128,23 @@ impl PgFunction {
     fn wrong<T>(&self, what: &str) -> Result<T> {
         exec_err!("{}: {what}", self.name)
     }
+}
+
+/// Texts as an array, of which the places are counted in 31 bits; an error where they have more bytes than the bound.
+fn texts(
+    rows: impl Iterator<Item = std::result::Result<Option<String>, String>>,
+    bytes_max: usize,
+) -> std::result::Result<StringArray, String> {
+    let mut bytes = 0;
+    let counted = rows.map(|text| {
+        let text = text?;
+        bytes += text.as_ref().map_or(0, String::len);
+        match bytes > bytes_max {
+            true => Err(format!("texts of over {bytes_max} bytes for the rows of a batch, which is the bound")),
+            false => Ok(text),
+        }
+    });
+    counted.collect()
 }
 
 #[cfg(test)]
@@ -182,6 +206,26 @@ mod tests {
         assert_eq!(text("format", &[some, ScalarValue::from("main"), name]).as_deref(), Some("main.\"My T\""));
         assert_eq!(text("format", &[ScalarValue::Utf8(None), ScalarValue::from("x")]), None);
         assert!(given("format", &[ScalarValue::from("%s")]).is_err());
+    }
+
+    #[test]
+    fn texts_of_a_batch_are_bounded() {
+        let rows = || [Some("abc"), None, Some("de")].into_iter().map(|text| Ok(text.map(str::to_owned)));
+        assert_eq!(texts(rows(), 5).unwrap(), StringArray::from(vec![Some("abc"), None, Some("de")]));
+        assert!(texts(rows(), 4).unwrap_err().contains("bound"));
+        assert_eq!(texts([Err("no".to_owned())].into_iter(), 4).unwrap_err(), "no");
+    }
+
+    #[test]
+    fn plans_are_kept_unless_a_function_tells_of_what_changes() {
+        let functions = functions(&facts_of_tests());
+        let tells = |name: &str| is_of_snapshot(functions.iter().find(|function| function.name() == name).unwrap());
+        for name in ["to_regclass", "current_schemas", "current_setting", "has_table_privilege", "pg_table_is_visible"] {
+            assert!(tells(name), "{name}");
+        }
+        for name in OF_ARGUMENTS.iter().chain(&NULLARY) {
+            assert!(!tells(name), "{name}");
+        }
     }
 
     #[test]

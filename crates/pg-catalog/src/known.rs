@@ -26,6 +26,22 @@ pub(crate) const NULLARY: [&str; 12] = [
     "pg_backend_pid",
 ];
 
+/// Functions whose values hang on their arguments alone.
+pub(crate) const OF_ARGUMENTS: [&str; 12] = [
+    "format_type",
+    "pg_typeof",
+    "pg_size_pretty",
+    "quote_ident",
+    "quote_literal",
+    "quote_nullable",
+    "format",
+    "parse_ident",
+    "array_upper",
+    "array_lower",
+    "text_array",
+    "like_escape",
+];
+
 /// Whether there is a function of this name that gives one value for a row.
 pub(crate) fn is_known(name: &str) -> bool {
     FUNCTIONS.iter().any(|(known, _)| *known == name)

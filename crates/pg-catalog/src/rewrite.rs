@@ -28,8 +28,7 @@ pub fn rewrite(statement: &mut Statement, connection: &dyn ConnectionFacts) {
     });
     names::qualify(statement, &path.elsewhere);
     let _ = walk_mut(statement, &mut Factors { names_columns: connection.names_results() });
-    let shown = connection.show("search_path").unwrap_or_default();
-    let known = Known { of_catalog, schemas: path.domains.len().max(1), path: &shown };
+    let known = Known { of_catalog, schemas: path.domains.len().max(1), connection };
     if let Sql::CreateTable(create) = statement.as_mut() {
         create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
     }
@@ -46,8 +45,8 @@ struct Known<'a> {
     of_catalog: bool,
     /// How many domains its bare names are looked up in.
     schemas: usize,
-    /// The path of these, as SHOW gives it.
-    path: &'a str,
+    /// Tells the path of these.
+    connection: &'a dyn ConnectionFacts,
 }
 
 /// Tables of the catalogue are found without their schema, as PostgreSQL finds them, and those of `information_schema` lie in the
@@ -116,7 +115,7 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
             }
         }
         Expr::InSubquery { expr: inner, subquery, negated } => {
-            if let Some(list) = of_path(subquery, known.path) {
+            if let Some(list) = of_path(subquery, known.connection) {
                 *expr = Expr::InList { expr: Box::new(taken(inner)), list, negated: *negated };
             }
         }

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pithead_syntax::expressions;
 
+use crate::facts::ConnectionFacts;
 use crate::syntax::{called, is_placeholder, parts};
 use crate::{PG_CATALOG, tables};
 
@@ -109,11 +110,16 @@ fn aggregated(mut query: Query) -> Option<Query> {
 
 /// The entries of a search path, where a subquery makes rows of it, as Grafana does: `x IN (SELECT …)`. The engine has no subqueries in
 /// ORDER BY, and it is known what these rows are.
-pub(crate) fn of_path(subquery: &Query, path: &str) -> Option<Vec<Expr>> {
+pub(crate) fn of_path(subquery: &Query, connection: &dyn ConnectionFacts) -> Option<Vec<Expr>> {
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return None };
+    // Most subqueries read tables alone, and the text of one may be long.
+    if select.from.iter().all(|from| matches!(from.relation, TableFactor::Table { args: None, .. })) {
+        return None;
+    }
     let text = subquery.to_string();
     let is_of_path = text.contains("generate_series(") && text.contains("string_to_array(current_setting('search_path'), ',')");
     let entry = |entry: &str| Expr::Value(Value::SingleQuotedString(entry.trim().to_owned()).into());
-    is_of_path.then(|| path.split(',').map(entry).collect())
+    is_of_path.then(|| connection.show("search_path").unwrap_or_default().split(',').map(entry).collect())
 }
 
 /// NULL for a subquery that has no rows for certain. Its placeholders stay in the statement, since clients give values for them.

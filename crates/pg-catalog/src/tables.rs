@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::keywords::{
 };
 
 use crate::facts::Facts;
+use crate::formatting::quoted;
 use crate::rows::{Cell, NULL, batch, row};
 use crate::types::{TYPES, modifier, pg_type};
 use crate::{SETTINGS, absent, information, stats};
@@ -299,11 +300,11 @@ fn users(facts: &Facts) -> Vec<Vec<Cell>> {
     vec![row![&facts.user, CALLER, false, false, false, false, "********"]]
 }
 
-/// Settings that are not of the list, since their values are those of the session.
-const OF_SESSION: [(&str, &str); 3] = [("search_path", "main"), ("statement_timeout", "0"), ("TimeZone", "UTC")];
-
 fn settings(facts: &Facts) -> Vec<Vec<Cell>> {
-    let all = SETTINGS.iter().map(|known| (known.name, known.default)).chain(OF_SESSION);
+    let path = quoted(&facts.shown.domain());
+    // Those that are not of the list, since their values are those of the session.
+    let of_session = [("search_path", path.as_str()), ("statement_timeout", "0"), ("TimeZone", "UTC")];
+    let all = SETTINGS.iter().map(|known| (known.name, known.default)).chain(of_session);
     let one = |(name, default): (&str, &str)| {
         let now = facts.shown.show(name).unwrap_or_else(|| default.to_owned());
         let mut cells = row![name, now, NULL, "PostgreSQL", "", NULL, "user", "string", "default", NULL, NULL, NULL];
@@ -338,8 +339,12 @@ fn views(facts: &Facts) -> Vec<Vec<Cell>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::AsArray;
+
     use super::*;
-    use crate::facts::facts_of_tests;
+    use crate::facts::{ConnectionFacts, TestSource, facts_of_tests};
 
     #[test]
     fn every_table_has_as_many_columns_as_its_rows() {
@@ -352,6 +357,28 @@ mod tests {
         }
         assert_eq!(table("pg_attribute", &facts).unwrap().num_rows(), 6);
         assert!(table("pg_nothing", &facts).is_none());
+    }
+
+    /// A connection to a host whose domain is not `main`.
+    struct Elsewhere;
+
+    impl ConnectionFacts for Elsewhere {
+        fn show(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn domain(&self) -> String {
+            "My D".to_owned()
+        }
+    }
+
+    #[test]
+    fn the_path_that_comes_back_is_the_hosts() {
+        let facts = Facts::new("me".into(), 1, Arc::new(Elsewhere), TestSource);
+        let batch = table("pg_settings", &facts).unwrap();
+        let column = |name: &str| batch.column_by_name(name).unwrap().as_string::<i32>().clone();
+        let row = column("name").iter().position(|name| name == Some("search_path")).unwrap();
+        assert_eq!(["boot_val", "reset_val"].map(|name| column(name).value(row).to_owned()), ["\"My D\""; 2]);
     }
 
     #[test]

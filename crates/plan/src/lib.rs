@@ -51,7 +51,7 @@ pub use rollup::RollUp;
 pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
 pub use shared_part::SharedPart;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
-pub use travel::{INPUT_SCHEMA, consume, references};
+pub use travel::{INPUT_SCHEMA, changes_something, consume, references, substrait_version};
 
 #[cfg(test)]
 mod tests;

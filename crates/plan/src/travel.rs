@@ -22,7 +22,9 @@ use datafusion_substrait::logical_plan::consumer::{
 };
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::read_rel::NamedTable;
-use datafusion_substrait::substrait::proto::{AggregateRel, Plan, ProjectRel};
+use datafusion_substrait::substrait::proto::rel::RelType;
+use datafusion_substrait::substrait::proto::{AggregateRel, Plan, ProjectRel, Rel, plan_rel};
+use datafusion_substrait::substrait::version;
 use futures::FutureExt;
 use lru::LruCache;
 use memchr::memmem;
@@ -113,6 +115,23 @@ pub fn references(plan: &[u8], dataset: &DatasetName) -> usize {
 #[boxed]
 pub async fn consume(bytes: &[u8], state: &SessionState) -> Result<LogicalPlan, PlanError> {
     consume_with(bytes, state, Tables::Catalog).await
+}
+
+/// Whether a plan says that something is to be changed. [`consume`] reads no such plan.
+pub fn changes_something(plan: &[u8]) -> bool {
+    let changes = |rel: &Rel| matches!(rel.rel_type, Some(RelType::Write(_) | RelType::Ddl(_) | RelType::Update(_)));
+    let Ok(plan) = Plan::decode(plan) else { return false };
+    plan.relations.iter().any(|relation| match &relation.rel_type {
+        Some(plan_rel::RelType::Rel(rel)) => changes(rel),
+        Some(plan_rel::RelType::Root(root)) => root.input.as_ref().is_some_and(changes),
+        None => false,
+    })
+}
+
+/// The version of Substrait that is read and written.
+pub fn substrait_version() -> String {
+    let spoken = version::version();
+    format!("{}.{}.{}", spoken.major_number, spoken.minor_number, spoken.patch_number)
 }
 
 async fn consume_with(bytes: &[u8], state: &SessionState, tables: Tables) -> Result<LogicalPlan, PlanError> {
@@ -235,9 +254,7 @@ mod tests {
     use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
     use datafusion_substrait::substrait::proto::expression::{RexType, ScalarFunction};
     use datafusion_substrait::substrait::proto::function_argument::ArgType;
-    use datafusion_substrait::substrait::proto::{
-        Expression, FilterRel, FunctionArgument, PlanRel, Rel, RelRoot, plan_rel, rel::RelType,
-    };
+    use datafusion_substrait::substrait::proto::{Expression, FilterRel, FunctionArgument, PlanRel, RelRoot};
     use pithead_functions::{EngineOptions, session_state};
 
     use super::*;
@@ -281,6 +298,19 @@ mod tests {
         let input = Some(Rel { rel_type: Some(RelType::Filter(Box::new(filter))) });
         let root = plan_rel::RelType::Root(RelRoot { input, names: vec![] });
         Plan { relations: vec![PlanRel { rel_type: Some(root) }], ..Plan::default() }.encode_to_vec()
+    }
+
+    #[test]
+    fn plans_that_change_something_are_told_from_queries() {
+        let plan = |rel_type| {
+            let root = RelRoot { input: Some(Rel { rel_type: Some(rel_type) }), names: vec![] };
+            let relation = PlanRel { rel_type: Some(plan_rel::RelType::Root(root)) };
+            Plan { relations: vec![relation], ..Plan::default() }.encode_to_vec()
+        };
+        assert!(changes_something(&plan(RelType::Write(Box::default()))));
+        assert!(changes_something(&plan(RelType::Ddl(Box::default()))));
+        assert!(!changes_something(&filtered(3)) && !changes_something(b"") && !changes_something(&[0xff; 9]));
+        assert_eq!(substrait_version().split('.').count(), 3);
     }
 
     #[tokio::test]

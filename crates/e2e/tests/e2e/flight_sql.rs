@@ -3,6 +3,7 @@
 
 mod bounds;
 mod sessions;
+mod substrait;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

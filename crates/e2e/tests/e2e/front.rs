@@ -142,6 +142,23 @@ fn a_client_that_reads_nothing_costs_no_memory_and_can_be_cancelled() {
     assert_eq!(last.as_deref(), Some("57014"));
 }
 
+/// A regression: who had asked for the rows of a change and did not take them held their connection for hours.
+#[test]
+fn rows_of_a_change_are_cancelled_and_the_change_stays() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut lazy = RawClient::connect(front.address());
+    lazy.query("CREATE TABLE made (v BIGINT)");
+    lazy.send('Q', b"INSERT INTO made SELECT value FROM range(50000) RETURNING v, repeat('x', 1000)\0");
+    std::thread::sleep(Duration::from_secs(3));
+    RawClient::cancel(front.address(), lazy.key);
+    let replies = lazy.until('Z');
+    let error = replies.iter().find(|reply| reply.0 == 'E').expect("its rows are cancelled");
+    assert_eq!(error.field(b'C').as_deref(), Some("57014"));
+    assert!(error.field(b'M').is_some_and(|message| message.contains("stays")), "{error:?}");
+    assert_eq!(rows(&lazy.query("SELECT count(*) FROM made")), [["50000"]]);
+}
+
 /// The answer to bytes that no client would send, or nothing where the connection is only closed.
 fn answer_to(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -124,6 +124,26 @@ fn tokens_are_proven_where_the_file_has_all_of_a_name() {
     assert!(Access::parse(&added).unwrap().challenge("reports").is_none());
     let both = Access::parse(&format!("{added}{}", scram(&two))).unwrap();
     assert_eq!(both.challenge("reports"), Challenge::new(vec![one, two]));
+
+    // One with another salt could never be proven.
+    let other = scram(&plain.verifier("reports", &next));
+    let fault = Access::parse(&format!("{added}{other}")).unwrap_err();
+    assert!(fault.message.contains("salts") && fault.hint.unwrap().contains("pithead token"));
+}
+
+/// Who asked for a name before and after any edit of the file saw whether somebody has it.
+#[test]
+fn names_that_nobody_has_are_asked_the_same_after_edits() {
+    let entry = |name: &str, token: &Token| {
+        let line = scram(&Access::default().verifier(name, token));
+        format!("[[identity]]\nname = \"{name}\"\ntoken = \"{}\"\n{line}", token.hash())
+    };
+    let [one, two, three] = ["one", "two", "three"].map(|name| entry(name, &Token::random()));
+    let ask = |text: &str| Access::parse(text).unwrap().challenge("nobody").unwrap().salt().to_vec();
+    let before = ask(&format!("{one}{two}"));
+    assert_eq!(ask(&format!("{one}{two}{three}")), before);
+    assert_eq!(ask(&format!("{one}{two}{}", entry("four", &Token::random()))), before);
+    assert!(ask(&format!("{one}{three}")) != before);
 }
 
 #[test]

@@ -35,8 +35,19 @@ fn paths_are_told_as_they_are_searched() {
     assert_eq!(settings.show("search_path").as_deref(), Some("lab"));
     settings.found(SearchPath { domains: vec!["me".to_owned(), "lab".to_owned()], ..SearchPath::default() });
     assert_eq!(settings.show("search_path").as_deref(), Some("me, lab"));
+    let before = settings.path();
+    settings.found(SearchPath::clone(&before));
+    assert!(Arc::ptr_eq(&settings.path(), &before), "it has not changed");
     settings.set("search_path", "default").unwrap();
     assert_eq!(settings.wanted().first().map(|wanted| wanted.domain.as_str()), Some("main"));
+}
+
+#[test]
+fn settings_of_a_block_are_told_apart() {
+    assert_eq!(of_later_blocks("Transaction_Read_Only"), "default_transaction_read_only");
+    assert_eq!(of_later_blocks("work_mem"), "work_mem");
+    assert!(is_of_block("transaction_isolation") && !is_of_block("default_transaction_isolation"));
+    assert_eq!(["On", "0", "maybe"].map(truth), [Some(true), Some(false), None]);
 }
 
 #[test]

@@ -85,6 +85,48 @@ fn bare_names_are_looked_up_along_the_path() {
     assert_eq!((value(&mut other, "SELECT a FROM t"), value(&mut other, "SELECT a FROM p")), ("3".into(), "2".into()));
 }
 
+/// A regression: a statement that was prepared went on with the tables of the path before, to delete from them, too.
+#[test]
+fn prepared_statements_follow_the_path() {
+    let folder = five_rows();
+    for sql in ["CREATE TABLE lab.n AS SELECT 1 AS a", "CREATE TABLE other.n AS SELECT 2 AS a"] {
+        done(folder.path(), &["sql", "--data", "data", "-c", sql]);
+    }
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    client.query("SET search_path = main, lab; PREPARE gone AS DELETE FROM n; PREPARE asked AS SELECT a FROM n");
+    assert_eq!(value(&mut client, "EXECUTE asked"), "1");
+    client.query("SET search_path = main, other");
+    assert_eq!(value(&mut client, "EXECUTE asked"), "2");
+    assert_eq!(tags(&client.query("EXECUTE gone")), ["DELETE 1"]);
+    assert_eq!(value(&mut client, "SELECT count(*) FROM other.n"), "0");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM lab.n"), "1");
+    client.query("SET search_path = main, lab");
+    assert_eq!(value(&mut client, "EXECUTE asked"), "1");
+    client.query("SET search_path = main");
+    assert_eq!(code(&client.query("EXECUTE asked")).as_deref(), Some("42P01"));
+}
+
+/// A regression: they were answered with success, and nothing was set.
+#[test]
+fn functions_and_options_set_what_is_a_blocks() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    client.query("BEGIN");
+    assert_eq!(value(&mut client, "SELECT set_config('transaction_read_only', 'on', true)"), "on");
+    assert_eq!(value(&mut client, "SHOW transaction_read_only"), "on");
+    assert_eq!(code(&client.query("CREATE TABLE no AS SELECT 1 AS a")).as_deref(), Some("25006"));
+    client.query("ROLLBACK; BEGIN");
+    assert_eq!(value(&mut client, "SELECT set_config('transaction_isolation', 'serializable', false)"), "serializable");
+    assert_eq!(value(&mut client, "SHOW transaction_isolation"), "serializable");
+    client.query("ROLLBACK");
+    assert_eq!(value(&mut client, "SHOW transaction_isolation"), "read committed");
+    let (mut other, _) = connect_with(front.address(), &[("user", "me"), ("options", "-c transaction_read_only=on")]);
+    assert_eq!(value(&mut other, "SHOW transaction_read_only"), "on");
+    assert_eq!(code(&other.query("CREATE TABLE no AS SELECT 1 AS a")).as_deref(), Some("25006"));
+}
+
 #[test]
 fn settings_come_back_and_clients_have_some_of_their_own() {
     let folder = five_rows();
@@ -149,6 +191,15 @@ fn blocks_tell_what_they_are_and_chain() {
     let notice = replies.iter().find(|reply| reply.0 == 'N').and_then(|reply| reply.field(b'S'));
     assert_eq!((notice.as_deref(), rows(&replies).len()), (Some("NOTICE"), 0));
     assert_eq!(replies.iter().filter(|reply| reply.0 == 'T').count(), 1, "FETCH 0 tells the columns");
+    // On a row it would give this one again.
+    let replies = client.query("BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; FETCH 1 FROM c; MOVE 0 FROM c; FETCH 0 FROM c");
+    assert_eq!(
+        (tags(&replies)[2..].to_vec(), code(&replies).as_deref()),
+        (vec!["FETCH 1".into(), "MOVE 1".into()], Some("55000"))
+    );
+    let replies =
+        client.query("ROLLBACK; BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; FETCH ALL FROM c; FETCH 0 FROM c; COMMIT");
+    assert_eq!(tags(&replies)[3..], ["FETCH 5", "FETCH 0", "COMMIT"]);
 }
 
 #[test]
@@ -161,6 +212,10 @@ fn statements_are_prepared_by_sql() {
     );
     assert_eq!((tags(&replies), rows(&replies)), (vec!["PREPARE".into(), "SELECT 1".into()], vec![vec!["4".to_owned()]]));
     assert_eq!(rows(&client.query("SELECT name, from_sql FROM pg_prepared_statements")), [["p", "t"]]);
+    let replies = client.query(
+        "PREPARE l AS SELECT count(*) FROM pg_prepared_statements; PREPARE m AS SELECT 1; EXECUTE l; DEALLOCATE l; DEALLOCATE m",
+    );
+    assert_eq!(rows(&replies), [["3"]], "the list is that of now");
     assert_eq!(code(&client.query("EXECUTE p(1)")).as_deref(), Some("42601"));
     assert_eq!(code(&client.query("EXECUTE q")).as_deref(), Some("26000"));
     assert_eq!(code(&client.query("PREPARE p AS SELECT 1")).as_deref(), Some("42P05"));
