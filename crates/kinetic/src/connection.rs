@@ -31,8 +31,8 @@ const IDLE: Duration = Duration::from_secs(6 * 3_600);
 const WRONG_PIN_WAIT: Duration = Duration::from_millis(500);
 /// Wrong PINs after which the connection is closed.
 const WRONG_PINS_MAX: u32 = 16;
-/// Wrong signatures after which it is closed. A key cannot be guessed, and some clients test by wrong ones over one connection.
-const WRONG_SIGNATURES_MAX: u32 = 1_024;
+/// Wrong signatures, one after the other, after which it is closed.
+const WRONG_SIGNATURES_MAX: u32 = 16;
 /// Bytes of a command that a PIN allows.
 const PIN_COMMAND_BYTES: usize = 8 << 10;
 /// Bytes that are read from the connection at once.
@@ -105,6 +105,7 @@ struct Talk {
     /// A request of the caller was signed rightly.
     known: bool,
     wrong_pins: u32,
+    /// Since the last right one.
     wrong_signatures: u32,
     work: Dispatch,
 }
@@ -156,6 +157,7 @@ impl Talk {
             return Next::Answer(respond(&signer, &Header::of(&bytes), Failure::not_authorized(what).into(), None));
         }
         self.known = true;
+        self.wrong_signatures = 0;
         self.place.keep();
         let command = match Command::read(&bytes) {
             Ok(command) => command,

@@ -58,8 +58,8 @@ impl Service {
             *state = DeviceState::default();
             Ok::<_, Failure>(())
         })?;
-        // Who was an identity until now has no batches any more, either.
-        self.erasures.note();
+        // Who was an identity until now may have put keys meanwhile, and has no batches any more, either.
+        self.erase_keys()?;
         self.tell("erased: no keys of clients, the factory's identity, no PINs");
         Ok(())
     }

@@ -116,10 +116,18 @@ async fn half_sent_frames_hold_up_nobody_else() {
 async fn strangers_are_answered_and_then_hung_up_on() {
     let server = Server::start().await;
     let mut socket = open(&server).await;
-    for sequence in 0..1_024 {
+    let wrong = async |socket: &mut TcpStream, sequence: i64| {
         let (key, identity) = if sequence % 2 == 0 { (&b"wrong"[..], 1) } else { (FACTORY_KEY, 99) };
-        let frame = exchange(&mut socket, &signed(&noop(sequence), key, identity)).await;
+        let frame = exchange(socket, &signed(&noop(sequence), key, identity)).await;
         assert_eq!((code_of(&frame), answers(&frame)), (Code::HmacFailure, (Some(sequence), Some(29))));
+    };
+    for sequence in 0..15 {
+        wrong(&mut socket, sequence).await;
+    }
+    // Whoever has a key may be wrong again.
+    assert_eq!(code_of(&exchange(&mut socket, &signed(&noop(15), FACTORY_KEY, 1)).await), Code::Success);
+    for sequence in 16..32 {
+        wrong(&mut socket, sequence).await;
     }
     ends(&mut socket).await;
     for hmac_auth in [None, Some(HmacAuth::default()), Some(HmacAuth { identity: Some(1), hmac: None })] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use pithead_kinetic::client::Client;
-use pithead_kinetic::keys::stored;
+use pithead_kinetic::keys::{STATE_KEY, stored};
 use pithead_kinetic::proto::{Batch, Body, Header, Setup};
 use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, RequestKind};
 use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store, StoreError, StoreUse, Value, Write};
@@ -35,6 +35,8 @@ struct Gated {
     resident: AtomicBool,
     /// Keys that others put while some are deleted.
     racing: AtomicUsize,
+    /// Somebody puts a key while the protocol's own state changes.
+    is_put_late: AtomicBool,
 }
 
 impl Gated {
@@ -73,6 +75,9 @@ impl Store for Gated {
     }
 
     fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+        if self.is_put_late.load(Ordering::Relaxed) && batch.iter().any(|write| write.key() == STATE_KEY) {
+            self.inner.write(vec![Write::put(stored(b"late"), "v")], durability)?;
+        }
         let deletes = batch.iter().any(|write| matches!(write, Write::Delete { .. }));
         self.inner.write(batch, durability)?;
         let racing = self.racing.load(Ordering::Relaxed);
@@ -196,6 +201,17 @@ async fn an_erasure_ends_while_others_put_keys() {
     for others in [b"a000000001", b"z000000001"] {
         assert_eq!(get(&mut client, others).await.value, "other's", "it came when those before it were erased");
     }
+}
+
+/// An identity that an erasure takes away put a key when the keys were erased already, and it stayed.
+#[tokio::test]
+async fn keys_of_identities_that_are_erased_go_with_them() {
+    const ERASE: i32 = 3;
+    let (store, server) = serve().await;
+    store.is_put_late.store(true, Ordering::Relaxed);
+    let mut client = server.tls_client().await;
+    assert_eq!(client.pin(ERASE, b"").await.unwrap().code, Code::Success);
+    assert!(store.entry(&stored(b"late")).unwrap().is_none());
 }
 
 #[tokio::test]
