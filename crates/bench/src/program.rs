@@ -6,6 +6,8 @@ mod data;
 mod far;
 #[path = "program/kernels.rs"]
 mod kernels;
+#[path = "program/modules.rs"]
+mod modules;
 #[path = "program/over_link.rs"]
 mod over_link;
 #[path = "program/predicate.rs"]
@@ -14,7 +16,6 @@ mod predicate;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,8 +36,6 @@ use crate::report::table;
 use crate::tables::io;
 use crate::timing::Spread;
 
-const GUEST: &str = include_str!("program/guest.rs");
-const KERNELS: &str = include_str!("program/kernels.rs");
 /// Starts of an empty SSDlet, and round trips between host and drive, of one run.
 const STARTS: u32 = 6_400;
 /// SSDlets of an application, at most.
@@ -99,9 +98,9 @@ struct ProgramSummary {
     port_hop_ns: f64,
     host_round_trip_ns: f64,
     /// To make, run and end an application of one SSDlet that does nothing, both threads' wake-ups included.
-    application_us: f64,
-    /// The same of an application of 64 such SSDlets, for each of them.
     instantiate_us: f64,
+    /// The same of an application of 64 such SSDlets, for each of them.
+    ssdlet_of_64_us: f64,
     /// Time of a query with a predicate in WebAssembly over that of the same one in SQL.
     wasm_predicate_vs_native: f64,
     /// Time at the host across a link over time at the drive.
@@ -143,8 +142,8 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
         fibre_switch_ns: cost(1),
         port_hop_ns: cost(2),
         host_round_trip_ns: cost(3),
-        application_us: cost(4),
-        instantiate_us: cost(5),
+        instantiate_us: cost(4),
+        ssdlet_of_64_us: cost(5),
         wasm_predicate_vs_native: predicate.ratio,
         word_count_gain: gain("word count"),
         search_gain: gain("string search"),
@@ -181,7 +180,7 @@ impl Bench {
     async fn make(options: &ProgramOptions) -> Result<Self, Fault> {
         fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let folder = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
-        let module = compiled(folder.path(), "guest")?;
+        let module = modules::ssdlets(folder.path())?;
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             fs::write(&path, bytes).map_err(|error| io(&path, &error))
@@ -203,7 +202,7 @@ impl Bench {
     /// A query with a function, over so many bytes of numbers.
     async fn predicate(&self, bytes: usize) -> Result<Predicate, Fault> {
         let folder = self.folder.path();
-        compiled(folder, "function")?;
+        modules::function(folder)?;
         predicate(folder, &folder.join("function.wasm"), bytes / 8, self.runs).await
     }
 
@@ -328,27 +327,6 @@ fn fault(error: ProgramError) -> Fault {
     Fault::new(Blame::Bug, error.to_string())
 }
 
-/// A module, compiled by the `rustc` of this machine with the same optimisation as the native code.
-fn compiled(folder: &Path, name: &str) -> Result<Vec<u8>, Fault> {
-    for (name, text) in [("guest.rs", GUEST), ("kernels.rs", KERNELS), ("function.rs", predicate::SOURCE)] {
-        fs::write(folder.join(name), text).map_err(|error| io(folder, &error))?;
-    }
-    let hint = "the module is compiled with rustc: `rustup target add wasm32-wasip1`";
-    let flags = "--edition 2024 --crate-type cdylib --target wasm32-wasip1 -C opt-level=3 -C panic=abort \
-                 -C target-feature=+simd128 -C strip=symbols -o";
-    let (made, source) = (format!("{name}.wasm"), format!("{name}.rs"));
-    let output = Command::new("rustc").args(flags.split_whitespace()).args([&made, &source]).current_dir(folder).output();
-    let output = output.map_err(|error| Fault::new(Blame::Unsupported, format!("rustc: {error}")).hint(hint))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Fault::new(Blame::Unsupported, format!("rustc failed: {}", said.trim_end())).hint(hint));
-    }
-    let mut module = Vec::new();
-    let path = folder.join(made);
-    File::open(&path).and_then(|mut file| file.read_to_end(&mut module)).map_err(|error| io(&path, &error))?;
-    Ok(module)
-}
-
 fn native_batches(path: &Path, mut take: impl FnMut(&[i64], usize)) -> Result<(), std::io::Error> {
     use std::os::unix::fs::FileExt;
     let (file, mut buffer, mut at) = (File::open(path)?, vec![0_i64; BATCH / 8], 0);
@@ -391,7 +369,7 @@ fn native_select(path: &Path) -> Result<(u64, u64), std::io::Error> {
     native_batches(path, |numbers, length| {
         let count = kernels::select(&numbers[..length / 8], 250, 500, &mut places);
         found += count as u64;
-        sum += kernels::sum(&places[..count]);
+        sum += places[..count].iter().map(|place| u64::from(*place)).sum::<u64>();
     })?;
     Ok((found, sum))
 }
@@ -426,8 +404,6 @@ impl ProgramReport {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
@@ -440,44 +416,5 @@ mod tests {
         let mut places = [0; 5];
         assert_eq!((kernels::count(&numbers, 4, 6), kernels::select(&numbers, 4, 6, &mut places)), (3, 3));
         assert_eq!(places[..3], [1, 3, 4]);
-    }
-
-    /// Words and different words, counted a letter at a time.
-    fn words_of(text: &[u8]) -> (u64, u64) {
-        let words = text.split(|byte| !byte.is_ascii_alphabetic()).filter(|word| !word.is_empty());
-        let words: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
-        (words.len() as u64, words.iter().collect::<HashSet<_>>().len() as u64)
-    }
-
-    #[test]
-    fn kernels_count_as_one_would_by_hand() {
-        let mut state = 7_u64;
-        let mut next = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
-        for _ in 0..200 {
-            // Any bytes, mostly letters; pieces that cut words, and words of any length.
-            let letters = if next(2) == 0 { 3 } else { 26 };
-            let byte = |number: u64| b'A' + (number % letters) as u8 + if number & 64 == 0 { 32 } else { 0 };
-            let gaps = 2 + next(12);
-            let text: Vec<u8> =
-                (0..next(1_500)).map(|_| if next(gaps) == 0 { next(256) as u8 } else { byte(next(128)) }).collect();
-            let (mut words, mut at) = (kernels::Words::new(), 0);
-            while at < text.len() {
-                let end = (at + 1 + next(300) as usize).min(text.len());
-                words.take(&text[at..end]);
-                at = end;
-            }
-            assert_eq!(words.finish(), words_of(&text));
-            let numbers: Vec<i64> = (0..next(300)).map(|_| next(9) as i64 - 4).chain([i64::MIN, i64::MAX]).collect();
-            let (from, to) = if next(8) == 0 { (i64::MIN, i64::MAX) } else { (next(9) as i64 - 4, next(9) as i64 - 4) };
-            let mut places = vec![0; numbers.len()];
-            let found = kernels::select(&numbers, from, to, &mut places);
-            let expected: Vec<u32> = (0..).zip(&numbers).filter(|(_, it)| (from..to).contains(it)).map(|(at, _)| at).collect();
-            assert_eq!(places[..found], expected);
-            assert_eq!(kernels::count(&numbers, from, to), expected.len() as u64);
-            assert_eq!(kernels::sum(&places[..found]), expected.iter().map(|place| u64::from(*place)).sum::<u64>());
-        }
     }
 }

@@ -65,7 +65,7 @@ extern "C" fn pithead_run(number: u32) -> i32 {
             numbers(file, |numbers| {
                 let count = kernels::select(numbers, 250, 500, &mut places);
                 found += count as u64;
-                sum += kernels::sum(&places[..count]);
+                sum += places[..count].iter().map(|place| u64::from(*place)).sum::<u64>();
             });
             (found, sum)
         }),

@@ -10,9 +10,6 @@ use serde::Serialize;
 
 use crate::timing::{Spread, run};
 
-/// The module's source.
-pub(super) const SOURCE: &str = include_str!("function.rs");
-
 /// What the two queries took, in seconds.
 #[derive(Debug, Serialize)]
 pub(super) struct Predicate {

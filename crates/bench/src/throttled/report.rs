@@ -1,6 +1,6 @@
 //! What was measured, for people and for programs.
 
-use pithead_emulate::Prediction;
+use pithead_emulate::{Bottleneck, Prediction};
 use pithead_model::Counts;
 use serde::Serialize;
 
@@ -28,6 +28,8 @@ pub(super) struct CaseReport {
     model_seconds: f64,
     /// What most of the virtual time was waited for.
     bottleneck: &'static str,
+    /// That is the device's cores, which take the same counts at the same cycles in both.
+    follows_from_counts: bool,
     throttled_over_model: f64,
 }
 
@@ -56,6 +58,29 @@ struct ThrottledSummary {
     model_vs_throttled_worst: f64,
     /// In how many cases they differ by no more than 15%.
     within_15: f64,
+    /// The same of the cases that follow from what was counted, which are not in the others.
+    follows_from_counts_worst: f64,
+    follows_from_counts_within_15: f64,
+}
+
+/// How far the two times are apart in some cases.
+struct Apart {
+    cases: usize,
+    worst: f64,
+    within_15: f64,
+}
+
+impl Apart {
+    fn of<'a>(cases: impl Iterator<Item = &'a CaseReport>) -> Apart {
+        let apart: Vec<f64> = cases.map(CaseReport::apart).collect();
+        let within = apart.iter().filter(|apart| **apart <= 1.15).count();
+        let worst = apart.iter().copied().fold(1.0, f64::max);
+        Apart { cases: apart.len(), worst, within_15: within as f64 / apart.len().max(1) as f64 }
+    }
+
+    fn line(&self) -> String {
+        format!("worst {}, {:.0}% of {} cases within 15%", ratio(self.worst), self.within_15 * 100.0, self.cases)
+    }
 }
 
 impl CaseReport {
@@ -72,6 +97,7 @@ impl CaseReport {
             cpu_share: took.cpu_share,
             model_seconds: predicted.elapsed_s,
             bottleneck: predicted.bottleneck.name(),
+            follows_from_counts: predicted.bottleneck == Bottleneck::DeviceCpu,
             throttled_over_model,
         }
     }
@@ -95,10 +121,12 @@ impl CaseReport {
 
 impl Report {
     pub(super) fn of(machine: Machine, options: &ThrottledOptions, cases: Vec<CaseReport>) -> Report {
-        let within = cases.iter().filter(|case| case.apart() <= 1.15).count();
+        let (measured, follows) = apart(&cases);
         let summary = ThrottledSummary {
-            model_vs_throttled_worst: cases.iter().map(CaseReport::apart).fold(1.0, f64::max),
-            within_15: within as f64 / cases.len().max(1) as f64,
+            model_vs_throttled_worst: measured.worst,
+            within_15: measured.within_15,
+            follows_from_counts_worst: follows.worst,
+            follows_from_counts_within_15: follows.within_15,
         };
         Report { machine, rows: options.rows, runs: options.runs, cases, summary }
     }
@@ -108,13 +136,16 @@ impl Report {
         let header =
             ["device", "query", "level", "throttled s", "min", "max", "CPU s", "model s", "waits for", "throttled / model"];
         println!("{}", table(&header, &rows));
-        println!(
-            "worst {}, {:.0}% of {} cases within 15%",
-            ratio(self.summary.model_vs_throttled_worst),
-            self.summary.within_15 * 100.0,
-            self.cases.len()
-        );
+        let (measured, follows) = apart(&self.cases);
+        println!("{}", measured.line());
+        println!("where cores are waited for, both times follow from what was counted: {}", follows.line());
     }
+}
+
+/// The cases that are measured, and those that follow from what was counted.
+fn apart(cases: &[CaseReport]) -> (Apart, Apart) {
+    let of = |follows: bool| Apart::of(cases.iter().filter(move |case| case.follows_from_counts == follows));
+    (of(false), of(true))
 }
 
 fn row(case: &CaseReport) -> Vec<String> {
@@ -130,4 +161,32 @@ fn row(case: &CaseReport) -> Vec<String> {
         case.bottleneck.to_owned(),
         ratio(case.throttled_over_model),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_that_follow_from_counts_are_apart_from_the_others() {
+        let case = |follows_from_counts: bool, throttled_over_model: f64| CaseReport {
+            device: "d",
+            query: "q",
+            level: 3,
+            rows: 1,
+            read_bytes: 1,
+            throttled_seconds: Spread::of(vec![1.0]),
+            drive_cpu_seconds: Spread::of(vec![1.0]),
+            cpu_share: None,
+            model_seconds: 1.0,
+            bottleneck: "",
+            follows_from_counts,
+            throttled_over_model,
+        };
+        let (measured, follows) =
+            apart(&[case(true, 1.0), case(false, 0.5), case(true, 1.3), case(true, 1.1), case(false, 1.1)]);
+        assert_eq!((measured.cases, measured.worst, measured.within_15), (2, 2.0, 0.5));
+        assert_eq!((follows.cases, follows.worst, follows.within_15 > 0.6), (3, 1.3, true));
+        assert_eq!(apart(&[]).0.line(), "worst 1.00×, 0% of 0 cases within 15%");
+    }
 }
