@@ -14,8 +14,8 @@ use crate::{Clock, CoreCosts, Instant};
 /// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);
 /// A core that is told of counted work so soon after its last was not idle between them: timers end late by a millisecond or
-/// two, for a core's time and for the medium's. Short work follows the last within half of what it
-/// takes: a core that mostly waits was idle.
+/// two, for a core's time and for the medium's. Short work follows the last within half of what it takes: a core that mostly waits
+/// was idle.
 const LATE: Duration = Duration::from_millis(2);
 /// Work that is shorter than this says nothing of this machine's speed: most of it may be what a plan costs to make.
 const TELLING: Duration = Duration::from_millis(10);
