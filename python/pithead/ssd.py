@@ -6,7 +6,6 @@ several drives, connected by typed ports. docs/guides/programs.md shows how to w
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 from collections import deque
@@ -129,9 +128,10 @@ class Reader:
     # No generator: that would be at its end once something was raised in it, and later calls would find an end.
     def __next__(self) -> Any:
         while True:
-            with contextlib.suppress(IndexError):
+            try:
                 return self._rows.popleft()
-            batch = None if self._has_ended else self._native.get()
+            except IndexError:
+                batch = None if self._has_ended else self._native.get()
             if batch is None:
                 self._has_ended = True
                 raise StopIteration
