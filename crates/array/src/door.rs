@@ -94,12 +94,12 @@ impl Door for Array {
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.inner.check_running()?;
-        self.inner.manifests(move |manifests| manifests.replace(expected, &manifest)).await
+        self.inner.manifests(move |manifests| manifests.replace(expected, manifest)).await
     }
 
     async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.inner.check_running()?;
-        self.inner.manifests(move |manifests| manifests.keep(&manifest)).await
+        self.inner.manifests(move |manifests| manifests.keep(manifest)).await
     }
 
     async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {

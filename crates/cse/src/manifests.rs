@@ -2,6 +2,7 @@
 
 mod aside;
 mod history;
+mod parsed;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 use pithead_store::{Durability, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_readable_entry};
 use serde::Deserialize;
 
+use parsed::Parsed;
 use versions::Versions;
 
 /// Manifests, by domain.
@@ -34,7 +36,18 @@ pub struct Manifests {
     store: Arc<dyn Store>,
     id: DriveId,
     versions: Arc<Versions>,
+    parsed: Arc<Parsed>,
     history: History,
+}
+
+/// A manifest as the store has it.
+#[derive(Debug)]
+struct Stored {
+    manifest: Arc<Manifest>,
+    /// Its text.
+    bytes: Bytes,
+    /// The version of the value.
+    version: Version,
 }
 
 /// How long versions are kept once another one has taken their place.
@@ -59,7 +72,7 @@ impl History {
 impl Manifests {
     /// Those in a store of the CSE `id`.
     pub fn new(store: Arc<dyn Store>, id: DriveId) -> Self {
-        Self { store, id, versions: Arc::default(), history: History::Never }
+        Self { store, id, versions: Arc::default(), parsed: Arc::default(), history: History::Never }
     }
 
     /// The same, which keep versions for as long as their domain says, or so long where it says nothing.
@@ -97,19 +110,16 @@ impl Manifests {
 
     /// How long a domain keeps versions here, milliseconds; 0: not at all, or its manifest is not here.
     pub fn history_ms(&self, domain: &str) -> Result<u64, Fault> {
-        let manifest = manifest(&*self.store, domain)?;
-        Ok(manifest.map_or(0, |(manifest, _)| self.history.of(manifest.history_ms)))
+        Ok(self.stored(domain)?.map_or(0, |stored| self.history.of(stored.manifest.history_ms)))
     }
 
     /// A domain's manifest as it is here, be this the home or not; none: it is not kept here.
     pub fn read(&self, domain: &str) -> Result<Option<Manifest>, Fault> {
         check_domain(domain)?;
         let since = self.versions.since();
-        let manifest = manifest(&*self.store, domain)?.map(|(manifest, _)| manifest);
-        if let Some(manifest) = &manifest {
-            self.versions.note_read(domain, manifest.version, since);
-        }
-        Ok(manifest)
+        let Some(Stored { manifest, .. }) = self.stored(domain)? else { return Ok(None) };
+        self.versions.note_read(domain, manifest.version, since);
+        Ok(Some(Arc::unwrap_or_clone(manifest)))
     }
 
     /// The version of a domain's manifest, if that is known without reading it. Does not block.
@@ -133,29 +143,31 @@ impl Manifests {
     }
 
     /// Replaces a manifest whose home this is, by compare-and-set: see [`pithead_door::Door::commit`].
-    pub fn replace(&self, expected: u64, next: &Manifest) -> Result<(), Fault> {
+    pub fn replace(&self, expected: u64, next: Manifest) -> Result<(), Fault> {
         check_domain(&next.domain)?;
         if next.home() != Some(self.id) {
-            let what = format!("the manifest of {} names {} as home, and this is drive {}", next.domain, home(next), self.id);
+            let what = format!("the manifest of {} names {} as home, and this is drive {}", next.domain, home(&next), self.id);
             return Err(Fault::new(Blame::User, what).hint("commit it at its home, and keep copies of it elsewhere"));
         }
         if expected.checked_add(1) != Some(next.version) {
             let what = format!("a manifest that replaces version {expected} cannot have version {}", next.version);
             return Err(Fault::new(Blame::User, what));
         }
-        self.noting(&next.domain, next.version, replace_manifest(&*self.store, self.history, expected, next))?;
+        let next = Arc::new(next);
+        self.noting(&next.domain, next.version, self.replace_stored(expected, &next))?;
         tracing::info!(domain = next.domain, version = next.version, "manifest replaced");
         Ok(())
     }
 
     /// Keeps a copy of a manifest whose home is elsewhere: see [`pithead_door::Door::keep_manifest`].
-    pub fn keep(&self, copy: &Manifest) -> Result<ManifestReceipt, Fault> {
+    pub fn keep(&self, copy: Manifest) -> Result<ManifestReceipt, Fault> {
         check_domain(&copy.domain)?;
         if copy.home().is_none_or(|home| home == self.id) {
-            let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(copy));
+            let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(&copy));
             return Err(Fault::new(Blame::User, what).hint("commit it, which compares it with what is here"));
         }
-        let kept = keep_newer(&*self.store, self.history, self.id, copy);
+        let copy = Arc::new(copy);
+        let kept = self.keep_newer(&copy);
         let version = kept.as_ref().map_or(0, |kept| kept.version);
         let kept = self.noting(&copy.domain, version, kept)?;
         tracing::debug!(domain = copy.domain, version = kept.version, before = kept.before, "copy of a manifest");
@@ -174,6 +186,77 @@ impl Manifests {
     /// The domains whose manifests are here. One that is damaged is left out, so that status still says the rest.
     pub fn domains(&self) -> Result<Vec<DomainAt>, StoreError> {
         domains(&*self.store)
+    }
+
+    /// A domain's manifest as the store has it.
+    fn stored(&self, domain: &str) -> Result<Option<Stored>, Fault> {
+        let Some((bytes, entry)) = self.store.get(&manifest_key(domain))? else { return Ok(None) };
+        Ok(Some(Stored { manifest: self.parsed.of(domain, &bytes)?, bytes, version: entry.version }))
+    }
+
+    fn replace_stored(&self, expected: u64, next: &Arc<Manifest>) -> Result<(), Fault> {
+        let domain = &next.domain;
+        let conflict = |there: u64| {
+            let what = format!("the manifest of {domain} has version {there}, not {expected}; nothing has changed");
+            Fault::new(Blame::Conflict, what).hint("another change came first: try again")
+        };
+        let before = self.stored(domain)?;
+        let there = before.as_ref().map_or(0, |before| before.manifest.version);
+        if there != expected {
+            return Err(conflict(there));
+        }
+        match self.put(next, before.as_ref(), false)? {
+            true => Ok(()),
+            false => Err(conflict(expected + 1)),
+        }
+    }
+
+    /// Puts a copy unless what is here is as new, or has what the copy lacks.
+    fn keep_newer(&self, copy: &Arc<Manifest>) -> Result<ManifestReceipt, Fault> {
+        for _ in 0..KEEP_TRIES {
+            let there = self.stored(&copy.domain)?;
+            let here = there.as_ref().map(|there| &*there.manifest);
+            let before = here.map_or(0, |here| here.version);
+            if before >= copy.version || here.is_some_and(|here| !may_replace(here, copy, self.id)) {
+                return Ok(kept(before, here, copy));
+            }
+            let sets_aside = here.is_some_and(|here| loses_changes(here, copy, self.id));
+            if self.put(copy, there.as_ref(), sets_aside)? {
+                return Ok(kept(before, Some(copy), copy));
+            }
+        }
+        let what = format!("the manifest of {} changed {KEEP_TRIES} times meanwhile", copy.domain);
+        Err(Fault::new(Blame::Conflict, what).hint("try again"))
+    }
+
+    /// Puts a manifest, durably, in the place of what was found there, which is kept as long as its domain says, and set aside where the
+    /// new one lacks changes of it: all or nothing. False: something else is there by now.
+    ///
+    /// The manifest's version is also its version in the store. It only grows, so no two values under the key have the same one, and
+    /// a compare-and-set cannot take one for another.
+    fn put(&self, manifest: &Arc<Manifest>, before: Option<&Stored>, sets_aside: bool) -> Result<bool, Fault> {
+        let text = serde_json::to_vec(&**manifest)
+            .map_err(|error| Fault::new(Blame::Bug, format!("a manifest that is no JSON: {error}")))?;
+        let text = Bytes::from(text);
+        let aside = before.filter(|_| sets_aside).map(|before| aside::write(&before.manifest, before.bytes.clone()));
+        let old = before.filter(|_| self.history.of(manifest.history_ms) > 0);
+        let old = old.map(|old| history::write(&old.manifest, old.bytes.clone(), manifest, now_ms()));
+        let put = Put {
+            key: manifest_key(&manifest.domain),
+            value: text.clone(),
+            version: Version::copy_from_slice(&manifest.version.to_be_bytes()),
+            tag: Tag::default(),
+            expected: before.map_or(Expected::Absent, |before| Expected::Version(before.version.clone())),
+        };
+        let writes = std::iter::once(Write::Put(put)).chain(aside).chain(old).collect();
+        match self.store.write(writes, Durability::Through) {
+            Ok(()) => {
+                self.parsed.remember(&manifest.domain, text, Arc::clone(manifest));
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -200,42 +283,6 @@ fn manifest(store: &dyn Store, domain: &str) -> Result<Option<(Manifest, Version
     Ok(Some((parse(domain, &bytes)?, entry.version)))
 }
 
-fn replace_manifest(store: &dyn Store, history: History, expected: u64, next: &Manifest) -> Result<(), Fault> {
-    let domain = &next.domain;
-    let conflict = |there: u64| {
-        let what = format!("the manifest of {domain} has version {there}, not {expected}; nothing has changed");
-        Fault::new(Blame::Conflict, what).hint("another change came first: try again")
-    };
-    let before = manifest(store, domain)?;
-    let (there, condition) = found(before.as_ref());
-    if there != expected {
-        return Err(conflict(there));
-    }
-    let old = before.as_ref().map(|(manifest, _)| manifest);
-    match put(store, next, condition, Beside { old, aside: None, history })? {
-        true => Ok(()),
-        false => Err(conflict(expected + 1)),
-    }
-}
-
-/// Puts a copy unless what is here is as new, or has what the copy lacks.
-fn keep_newer(store: &dyn Store, history: History, id: DriveId, copy: &Manifest) -> Result<ManifestReceipt, Fault> {
-    for _ in 0..KEEP_TRIES {
-        let there = manifest(store, &copy.domain)?;
-        let here = there.as_ref().map(|(manifest, _)| manifest);
-        let (before, condition) = found(there.as_ref());
-        if before >= copy.version || here.is_some_and(|here| !may_replace(here, copy, id)) {
-            return Ok(kept(before, here, copy));
-        }
-        let aside = here.filter(|here| loses_changes(here, copy, id));
-        if put(store, copy, condition, Beside { old: here, aside, history })? {
-            return Ok(kept(before, Some(copy), copy));
-        }
-    }
-    let what = format!("the manifest of {} changed {KEEP_TRIES} times meanwhile", copy.domain);
-    Err(Fault::new(Blame::Conflict, what).hint("try again"))
-}
-
 fn kept(before: u64, here: Option<&Manifest>, copy: &Manifest) -> ManifestReceipt {
     let is_lost = |here: &Manifest| copy.home().is_some_and(|home| here.lost_home(home).is_some());
     ManifestReceipt {
@@ -260,53 +307,6 @@ fn may_replace(here: &Manifest, copy: &Manifest, id: DriveId) -> bool {
 /// Whether this drive, as home, has made changes that are not in the copy, since it was declared lost before.
 fn loses_changes(here: &Manifest, copy: &Manifest, id: DriveId) -> bool {
     here.home() == Some(id) && copy.lost_home(id).is_some_and(|known| known < here.version)
-}
-
-/// The version that there is, 0 for none, and what a change of it expects of the store.
-fn found(found: Option<&(Manifest, Version)>) -> (u64, Expected) {
-    match found {
-        Some((manifest, version)) => (manifest.version, Expected::Version(version.clone())),
-        None => (0, Expected::Absent),
-    }
-}
-
-/// Puts a manifest, durably. False: the condition does not hold.
-///
-/// The manifest's version is also its version in the store. It only grows, so no two values under the key have the same one, and
-/// a compare-and-set cannot take one for another.
-///
-/// Beside it, what is written of the one whose place it takes.
-fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, beside: Beside<'_>) -> Result<bool, Fault> {
-    let bytes = |manifest: &Manifest| {
-        serde_json::to_vec(manifest).map_err(|error| Fault::new(Blame::Bug, format!("a manifest that is no JSON: {error}")))
-    };
-    let aside = beside.aside.map(|aside| Ok::<_, Fault>(aside::write(aside, bytes(aside)?)));
-    let kept = beside.old.filter(|_| beside.history.of(manifest.history_ms) > 0);
-    let kept = kept.map(|old| Ok::<_, Fault>(history::write(old, bytes(old)?.into(), manifest, now_ms())));
-    let put = Put {
-        key: manifest_key(&manifest.domain),
-        value: Bytes::from(bytes(manifest)?),
-        version: Version::copy_from_slice(&manifest.version.to_be_bytes()),
-        tag: Tag::default(),
-        expected,
-    };
-    match store.write(
-        std::iter::once(Write::Put(put)).chain(aside.transpose()?).chain(kept.transpose()?).collect(),
-        Durability::Through,
-    ) {
-        Ok(()) => Ok(true),
-        Err(StoreError::Conflict { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What is written beside a manifest, all or nothing.
-struct Beside<'a> {
-    /// The manifest whose place it takes, which is kept as long as its domain says.
-    old: Option<&'a Manifest>,
-    /// A manifest with changes that are not in the new one.
-    aside: Option<&'a Manifest>,
-    history: History,
 }
 
 /// Milliseconds since 1970 UTC.
@@ -345,152 +345,4 @@ fn domain_at(key: &[u8], value: &[u8]) -> Option<DomainAt> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pithead_model::LostHome;
-    use pithead_store::MemoryStore;
-
-    const NOTHING: Beside<'_> = Beside { old: None, aside: None, history: History::Never };
-
-    fn manifest_of(version: u64, home: u64) -> Manifest {
-        Manifest { version, ..Manifest::empty("lab", vec![DriveId(home)]) }
-    }
-
-    fn there(store: &MemoryStore) -> Manifest {
-        manifest(store, "lab").unwrap().unwrap().0
-    }
-
-    #[test]
-    fn a_manifest_is_replaced_by_compare_and_set() {
-        let store = MemoryStore::new();
-        replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap();
-        assert_eq!(replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap_err().blame, Blame::Conflict);
-        replace_manifest(&store, History::Never, 1, &manifest_of(2, 7)).unwrap();
-        assert_eq!(replace_manifest(&store, History::Never, 7, &manifest_of(8, 7)).unwrap_err().blame, Blame::Conflict);
-        assert_eq!(there(&store).version, 2);
-        assert!(manifest(&store, "other").unwrap().is_none());
-    }
-
-    #[test]
-    fn the_version_is_known_after_reads_and_changes_alone() {
-        let store = Arc::new(MemoryStore::new());
-        let manifests = Manifests::new(Arc::clone(&store) as Arc<dyn Store>, DriveId(7));
-        assert_eq!(manifests.version("lab"), None);
-        manifests.replace(0, &manifest_of(1, 7)).unwrap();
-        assert_eq!(manifests.version("lab"), Some(1));
-        manifests.keep(&manifest_of(2, 8)).unwrap();
-        assert_eq!(manifests.version("lab"), Some(2));
-        // An older copy changes nothing, here as in the store.
-        manifests.keep(&manifest_of(1, 8)).unwrap();
-        assert_eq!(manifests.version("lab"), Some(2));
-        // After an error it is not known what is there.
-        manifests.replace(7, &manifest_of(8, 7)).unwrap_err();
-        assert_eq!(manifests.version("lab"), None);
-        assert_eq!(manifests.read("lab").unwrap().unwrap().version, 2);
-        assert_eq!(manifests.version("lab"), Some(2));
-    }
-
-    #[test]
-    fn versions_are_kept_as_long_as_their_domain_says() {
-        let keeping = |default_ms| {
-            let store = Arc::new(MemoryStore::new());
-            Manifests::new(store, DriveId(7)).with_history(Duration::from_millis(default_ms))
-        };
-        let said = |version, history_ms| Manifest { history_ms, time_ms: version, ..manifest_of(version, 7) };
-        let versions = |manifests: &Manifests| {
-            let ask = HistoryAsk { domain: "lab".into(), pick: pithead_door::Pick::Before(u64::MAX) };
-            manifests.history(&ask).unwrap().iter().map(|told| told.version).collect::<Vec<_>>()
-        };
-        let of_default = keeping(60_000);
-        of_default.replace(0, &said(1, None)).unwrap();
-        of_default.replace(1, &said(2, None)).unwrap();
-        assert_eq!((versions(&of_default), of_default.history_ms("lab").unwrap()), (vec![2, 1], 60_000));
-        // From the version on that says so, and for those before it.
-        of_default.replace(2, &said(3, Some(0))).unwrap();
-        assert_eq!(of_default.expire_history().unwrap(), BTreeMap::from([("lab".to_owned(), 0)]));
-        assert_eq!(versions(&of_default), [3]);
-        let of_domain = keeping(0);
-        of_domain.replace(0, &said(1, Some(60_000))).unwrap();
-        of_domain.replace(1, &said(2, Some(60_000))).unwrap();
-        of_domain.keep(&Manifest { history_ms: Some(60_000), ..manifest_of(3, 8) }).unwrap();
-        of_domain.expire_history().unwrap();
-        assert_eq!((versions(&of_domain), of_domain.history_ms("other").unwrap()), (vec![3, 2, 1], 0));
-    }
-
-    #[test]
-    fn a_change_that_came_between_is_a_conflict() {
-        let store = MemoryStore::new();
-        replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap();
-        let (_, stale) = found(manifest(&store, "lab").unwrap().as_ref());
-        replace_manifest(&store, History::Never, 1, &manifest_of(2, 7)).unwrap();
-        assert!(!put(&store, &manifest_of(2, 8), stale, NOTHING).unwrap());
-        assert!(!put(&store, &manifest_of(2, 8), Expected::Absent, NOTHING).unwrap());
-        assert_eq!(there(&store), manifest_of(2, 7));
-    }
-
-    #[test]
-    fn only_a_newer_copy_is_kept() {
-        let store = MemoryStore::new();
-        let keep = |copy: &Manifest| keep_newer(&store, History::Never, DriveId(1), copy).unwrap();
-        let kept = |before, version, home| ManifestReceipt { before, version, home: Some(DriveId(home)), home_is_lost: false };
-        assert_eq!(keep(&manifest_of(3, 7)), kept(0, 3, 7));
-        assert_eq!(keep(&manifest_of(3, 8)), kept(3, 3, 7));
-        assert_eq!(keep(&manifest_of(2, 8)), kept(3, 3, 7));
-        assert_eq!(there(&store), manifest_of(3, 7));
-        assert_eq!(keep(&manifest_of(9, 8)), kept(3, 9, 8));
-        assert_eq!(there(&store), manifest_of(9, 8));
-        // A copy may become the home's own: the next commit goes on from it.
-        replace_manifest(&store, History::Never, 9, &manifest_of(10, 1)).unwrap();
-    }
-
-    fn after_loss(version: u64, known: u64) -> Manifest {
-        Manifest { lost_homes: vec![LostHome { drive: DriveId(1), version: known }], ..manifest_of(version, 2) }
-    }
-
-    #[test]
-    fn changes_that_the_next_home_does_not_know_are_set_aside() {
-        for (known, is_split) in [(3, true), (4, false)] {
-            let store = MemoryStore::new();
-            put(&store, &manifest_of(4, 1), Expected::Absent, NOTHING).unwrap();
-            let next = after_loss(900, known);
-            keep_newer(&store, History::Never, DriveId(1), &next).unwrap();
-            assert_eq!(there(&store), next);
-            let aside = aside::all(&store, "lab").unwrap();
-            assert_eq!(aside, Vec::from_iter(is_split.then(|| manifest_of(4, 1))));
-        }
-    }
-
-    #[test]
-    fn a_home_gives_way_to_nobody_who_does_not_know_that_it_is_home() {
-        let store = MemoryStore::new();
-        put(&store, &manifest_of(4, 1), Expected::Absent, NOTHING).unwrap();
-        let kept = keep_newer(&store, History::Never, DriveId(1), &manifest_of(900, 2)).unwrap();
-        assert_eq!((kept.version, there(&store)), (4, manifest_of(4, 1)));
-        keep_newer(&store, History::Never, DriveId(1), &manifest_of(5, 2)).unwrap();
-        assert_eq!(there(&store), manifest_of(5, 2), "a hand-over");
-    }
-
-    #[test]
-    fn a_copy_that_lacks_changes_of_a_lost_home_is_refused_and_the_lost_home_is_told() {
-        let store = MemoryStore::new();
-        let keep = |copy: &Manifest| keep_newer(&store, History::Never, DriveId(9), copy).unwrap();
-        keep(&manifest_of(4, 1));
-        assert_eq!(keep(&after_loss(900, 3)).version, 4);
-        assert_eq!(keep(&after_loss(900, 4)).version, 900);
-        let told = keep(&manifest_of(5, 1));
-        assert!(told.home_is_lost && told.version == 900);
-    }
-
-    #[test]
-    fn damaged_manifests_do_not_hide_the_others() {
-        let store = MemoryStore::new();
-        let good = Manifest { version: 3, ..Manifest::empty("lab", vec![DriveId(7), DriveId(8)]) };
-        let puts = [
-            Write::put(manifest_key("bad"), "{"),
-            Write::put(manifest_key("lab"), serde_json::to_vec(&good).unwrap()),
-            Write::put(manifest_key("homeless"), serde_json::to_vec(&Manifest::empty("homeless", vec![])).unwrap()),
-        ];
-        store.write(puts.into(), Durability::Through).unwrap();
-        assert_eq!(domains(&store).unwrap(), [DomainAt { name: "lab".into(), version: 3, home: DriveId(7) }]);
-    }
-}
+mod tests;

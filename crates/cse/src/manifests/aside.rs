@@ -2,6 +2,7 @@
 //!
 //! A drive may be declared lost more than once, so there is a key for each version. Versions of a domain only grow at a drive.
 
+use bytes::Bytes;
 use pithead_model::{Fault, Manifest};
 use pithead_store::{Durability, Key, Put, Store, Write};
 
@@ -49,7 +50,7 @@ pub(super) fn drop_one(store: &dyn Store, domain: &str, version: u64) -> Result<
 }
 
 /// The write that sets one aside.
-pub(super) fn write(manifest: &Manifest, bytes: Vec<u8>) -> Write {
+pub(super) fn write(manifest: &Manifest, bytes: Bytes) -> Write {
     let (domain, version) = (&manifest.domain, manifest.version);
     tracing::error!(
         domain,
@@ -84,7 +85,7 @@ mod tests {
         let bytes = |manifest: &Manifest| serde_json::to_vec(manifest).unwrap();
         for (domain, version) in [("lab", 900), ("lab", 4), ("lab2", 5)] {
             let manifest = manifest(domain, version);
-            store.write(vec![write(&manifest, bytes(&manifest))], Durability::Through).unwrap();
+            store.write(vec![write(&manifest, bytes(&manifest).into())], Durability::Through).unwrap();
         }
         let before = manifest("lab", 3);
         store.write(vec![Write::put(key_of_before("lab"), bytes(&before))], Durability::Through).unwrap();

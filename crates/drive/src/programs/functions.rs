@@ -194,7 +194,7 @@ mod tests {
         };
         let functions = BTreeMap::from([("one".to_owned(), function)]);
         let manifest = Manifest { version: 1, functions, ..Manifest::empty("lab", vec![DriveId(1)]) };
-        manifests.replace(0, &manifest).unwrap();
+        manifests.replace(0, manifest).unwrap();
         sweep(&*store, &manifests, &hash("d")).unwrap();
         let there = ["a", "b", "c", "d"].map(|digit| store.get(&function_key(&hash(digit))).unwrap().is_some());
         assert_eq!(there, [true, false, true, true], "named, neither, new, just kept");

@@ -105,13 +105,13 @@ impl Storage {
     pub(crate) async fn write_manifest(&self, expected: u64, next: Manifest) -> Result<(), Fault> {
         self.shutdown.check()?;
         let manifests = self.manifests.clone();
-        self.resources.workers.blocking(move || manifests.replace(expected, &next)).await?
+        self.resources.workers.blocking(move || manifests.replace(expected, next)).await?
     }
 
     pub(crate) async fn keep_copy(&self, manifest: Manifest) -> Result<pithead_door::ManifestReceipt, Fault> {
         self.shutdown.check()?;
         let manifests = self.manifests.clone();
-        self.resources.workers.blocking(move || manifests.keep(&manifest)).await?
+        self.resources.workers.blocking(move || manifests.keep(manifest)).await?
     }
 
     /// The first manifest after a version that is set aside here.
