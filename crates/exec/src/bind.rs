@@ -20,7 +20,7 @@ use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, boxed};
-use pithead_plan::{ResultShape, combine};
+use pithead_plan::{ResultShape, combine, narrowed};
 use pithead_policy::Features;
 
 use crate::codes::with_codes;
@@ -261,7 +261,7 @@ impl Bound {
         let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
         let physical = planned.and_then(with_keys).and_then(with_codes).map_err(fault_from_datafusion)?;
         tracing::trace!(plan = %displayable(physical.as_ref()).indent(false), "round");
-        let config = self.state.config().clone().with_extension(Arc::clone(round));
+        let config = narrowed(self.state.config().clone().with_extension(Arc::clone(round)), &physical);
         let context = task_context(&self.state, config, &self.runtime);
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
         Ok(conform(rows, schema))

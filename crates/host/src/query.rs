@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source};
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::future::BoxFuture;
@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, order_joins, reduce_by_joins, replace_scalar_queries,
-    scalar_queries,
+    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, narrowed, order_joins, reduce_by_joins,
+    replace_scalar_queries, scalar_queries,
 };
 
 use crate::aside::{aside, aside_waiting, is_large};
@@ -343,17 +343,10 @@ impl Query {
         let remote = remote.replannable(self, prepared)?;
         let super_plan = &prepared.decomposition.super_plan;
         let Some(far) = far else {
-            let plan = physical_plan(super_plan, remote, &self.state).await?;
-            return execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion);
+            return run(physical_plan(super_plan, remote, &self.state).await?, &self.state);
         };
         let (super_plan, state) = (super_plan.clone(), self.state.clone());
-        let alone = move || {
-            let run = async move {
-                let plan = physical_plan(&super_plan, remote, &state).await?;
-                execute_stream(plan, state.task_ctx()).map_err(fault_from_datafusion)
-            };
-            run.boxed()
-        };
+        let alone = move || async move { run(physical_plan(&super_plan, remote, &state).await?, &state) }.boxed();
         Ok(elsewhere::or_here(far, Box::new(alone), Arc::clone(&prepared.placed)))
     }
 
@@ -383,6 +376,12 @@ impl Query {
     pub(crate) async fn physical(&self, prepared: &Prepared) -> Result<Arc<dyn ExecutionPlan>, Fault> {
         physical_plan(&prepared.decomposition.super_plan, RemotePlanner::new(self, prepared)?, &self.state).await
     }
+}
+
+/// Runs what the host runs of a query.
+fn run(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<SendableRecordBatchStream, Fault> {
+    let config = narrowed(state.config().clone(), &plan);
+    execute_stream(plan, Arc::new(TaskContext::from(state).with_session_config(config))).map_err(fault_from_datafusion)
 }
 
 /// Whether a plan computed twice may give other rows.

@@ -23,6 +23,7 @@ mod names;
 mod operator;
 mod options;
 mod order;
+mod picked;
 mod piece;
 mod recursion;
 mod reduce;
@@ -33,6 +34,7 @@ mod sampling;
 mod shared_part;
 mod subquery;
 mod travel;
+mod width;
 
 pub use annotated::{Executed, Progress, Round, Rounds, RunOfSlices, Span, annotate, annotation_of, take_annotation};
 pub use combine::{ResultShape, combine, shape};
@@ -52,6 +54,7 @@ pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, samp
 pub use shared_part::SharedPart;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, changes_something, consume, references, substrait_version};
+pub use width::narrowed;
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion_substrait::extensions::Extensions;
 use datafusion_substrait::logical_plan::consumer::{
-    SubstraitConsumer, from_aggregate_rel, from_project_rel, from_substrait_plan_with_consumer,
+    SubstraitConsumer, from_aggregate_rel, from_project_rel, from_substrait_plan_with_consumer, from_substrait_rel,
 };
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::read_rel::NamedTable;
@@ -36,6 +36,7 @@ use prost::Message;
 use crate::canonical::Canonical;
 use crate::join_keys::with_sided_keys;
 use crate::names::named_apart;
+use crate::picked::Picked;
 use crate::{PlanError, SubPlan};
 
 /// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
@@ -213,6 +214,13 @@ impl SubstraitConsumer for Reader<'_> {
                 let key = (name.schema().unwrap_or_default().to_owned(), name.table().to_owned());
                 Ok(tables.get(&key).cloned())
             }
+        }
+    }
+
+    async fn consume_rel(&self, rel: &Rel) -> datafusion::common::Result<LogicalPlan> {
+        match Picked::of(rel) {
+            Some(picked) => picked.over(self.consume_rel(picked.input).await?),
+            None => from_substrait_rel(self, rel).await,
         }
     }
 
