@@ -131,7 +131,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let drive = Drive::open(options)?;
     drive.collect_orphans_after(Duration::from_secs(args.collect_after));
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
-    let kinetic = kinetic.map(|bound| kinetic_serve::open(&args.kinetic, &drive, bound)).transpose()?;
+    let kinetic = kinetic.map(|bound| kinetic_serve::open(&args.kinetic, &drive, bound, entry.connections)).transpose()?;
     let observing = match metrics {
         Some(listener) => {
             let told = listener.local_addr()?;

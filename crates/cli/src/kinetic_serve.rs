@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use futures::future::BoxFuture;
 use pithead_drive::{Drive, RawSlices};
-use pithead_entry::{Shutdown, is_loopback};
+use pithead_entry::{ConnectionLimits, Shutdown, is_loopback};
 use pithead_kinetic::{KineticOptions, Limits, Listeners, Parts, Service, Slices, StoredSlice, self_signed, serve};
 use pithead_model::{Blame, Fault};
 use pithead_observe::{Health, Observed};
@@ -64,14 +64,19 @@ impl KineticArgs {
 }
 
 /// Opens the protocol over a drive, and says how clients are met.
-pub(crate) fn open(args: &KineticArgs, drive: &Arc<Drive>, taken: KineticListeners) -> Result<Kinetic, CliError> {
+pub(crate) fn open(
+    args: &KineticArgs,
+    drive: &Arc<Drive>,
+    taken: KineticListeners,
+    connections: ConnectionLimits,
+) -> Result<Kinetic, CliError> {
     let shared = drive.shared();
     let files = self_signed(&shared.folder)?;
     let options = KineticOptions {
         limits: Limits::default(),
+        connections,
         default_credentials: args.kinetic_default_credentials,
         serial_number: drive.id().to_string(),
-        ..KineticOptions::default()
     };
     let parts = Parts {
         store: shared.store,

@@ -272,6 +272,17 @@ fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
 }
 
 #[test]
+fn bounds_on_connections_are_those_of_the_drive() {
+    let directory = TempDir::new().unwrap();
+    let arguments = [&ARGUMENTS[..], &["--connections", "9", "--connections-per-address", "7"]].concat();
+    let drive = DriveProcess::start(directory.path(), &arguments);
+    let log = ["kv", "log", "limits", "--json", "--at", &drive.kinetic()];
+    let output = Command::new(pithead()).args(log).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["limits"]["connections"], 7, "{output:?}");
+}
+
+#[test]
 fn a_kinetic_client_pushes_a_sub_plan() {
     block_on(async {
         let directory = TempDir::new().unwrap();
