@@ -39,6 +39,35 @@ def test_the_first_that_fails_ends_the_run_and_is_told_by_its_number(piped: subp
     assert piped.returncode == 3
 
 
+def test_commands_of_the_prompt_are_lines_between_statements(piped: subprocess.Popen[str], tmp_path: Path) -> None:
+    file = tmp_path / "more.sql"
+    file.write_text("-- a note\n\\x on\nSELECT 2 AS n;\n\\q\nSELECT 3 AS n;\n")
+    text = f"\\timing on\nSELECT '\n\\q' AS t;\n-- read\n\\i {file}\n  \\timing off\nSELECT 4 AS n;\n\\q\nSELECT 5 AS n;\n"
+    told, said = piped.communicate(text, 60)
+    assert told == 't\n"\n\\q"\nn\n2\nn\n4\n', said
+    assert piped.returncode == 0 and said.count("1 row in") == 2, said
+
+
+def test_commands_in_files_that_cannot_run_end_the_run(start_drives: Callable, tmp_path: Path) -> None:
+    drive = start_drives(1).addresses[0]
+
+    def run(*arguments: str) -> tuple[str, str, int]:
+        command = [program(), "sql", "-q", "--format", "csv", "--drives", drive, *arguments]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=60)
+        return ended.stdout, ended.stderr, ended.returncode
+
+    assert run("-c", "CREATE TABLE named (a INT)", "-c", "\\d named")[0].count("a") > 0
+    file = tmp_path / "itself.sql"
+    file.write_text(f"SELECT 1 AS n;\n\\nothing\nSELECT 2 AS n;\n")
+    told, said, code = run("-f", str(file))
+    assert told == "n\n1\n" and "line 2" in said and "there is no command \\nothing" in said and code != 0, said
+    file.write_text(f"SELECT 1 AS n;\n\\i {file}\n")
+    told, said, code = run("-f", str(file))
+    assert told == "n\n1\n" * 17 and "16 times over" in said and code != 0, said
+    _, said, code = run("-c", f"\\i {tmp_path / 'absent.sql'}")
+    assert "absent.sql" in said and code != 0, said
+
+
 def test_a_prediction_changes_nothing(tmp_path: Path) -> None:
     """A query runs twice to be predicted, and a statement that is none not at all."""
 

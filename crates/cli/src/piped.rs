@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use crate::error::CliError;
-use crate::prompt::is_complete;
+use crate::script::{Next, Script};
 use crate::statements::Runner;
 
 /// Lines that were read and wait for what runs.
@@ -15,17 +15,14 @@ const LINES_MAX: usize = 1_024;
 /// Reads and runs, up to the first statement that fails.
 pub(crate) async fn run(runner: &mut Runner) -> Result<(), CliError> {
     let mut lines = lines()?;
-    let mut text = String::new();
-    let mut ran = 0;
+    let mut script = Script::default();
     while let Some(line) = lines.recv().await {
         let line = line.map_err(|error| CliError::file(Path::new("stdin"), error))?;
-        text.push_str(&line);
-        // Most lines of a long statement cannot end it.
-        if line.contains(';') && is_complete(&text) {
-            ran += runner.run_after(ran, &std::mem::take(&mut text)).await?;
+        if let Next::Leave = script.line(runner, &line).await? {
+            return Ok(());
         }
     }
-    runner.run_after(ran, &text).await.map(drop)
+    script.end(runner).await
 }
 
 /// The lines of stdin, each with its end. A thread reads them, which the end of the process does not wait for.

@@ -1,6 +1,5 @@
 //! The interactive prompt: history, completion, statements over several lines, commands that begin with a backslash.
 
-mod commands;
 mod completing;
 
 use std::borrow::Cow;
@@ -15,10 +14,11 @@ use reedline::{
     default_emacs_keybindings,
 };
 
-use self::commands::{Next, run_command};
 use self::completing::{Completing, Names};
+use crate::ending::{is_complete, is_farewell};
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupts;
+use crate::script::{Next, run_command};
 use crate::statements::Runner;
 use crate::terminal;
 
@@ -40,7 +40,7 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
         // Now, since a closed terminal ends the process without asking. A history that cannot be kept is no reason to stop.
         let _ = editor.sync_history();
         interrupts.clear();
-        match interrupts.cancels(run_text(runner, host, text.trim())).await {
+        match interrupts.cancels(run_text(runner, text.trim())).await {
             Ok(Next::Line) => {}
             Ok(Next::Leave) => return Ok(()),
             Err(error @ (CliError::BrokenPipe | CliError::Terminated)) => return Err(error),
@@ -51,9 +51,9 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
     }
 }
 
-async fn run_text(runner: &mut Runner, host: &Host, text: &str) -> Result<Next, CliError> {
+async fn run_text(runner: &mut Runner, text: &str) -> Result<Next, CliError> {
     match text.strip_prefix('\\') {
-        Some(command) => run_command(runner, host, command).await,
+        Some(command) => run_command(runner, command, 0).await,
         None if is_farewell(text) => Ok(Next::Leave),
         None => runner.run_all(text).await.map(|()| Next::Line),
     }
@@ -101,12 +101,6 @@ fn editor(names: &Names) -> Reedline {
     }
 }
 
-/// Whether somebody wants to leave who does not know how: these words begin no statement.
-fn is_farewell(text: &str) -> bool {
-    let word = text.trim_end_matches(';').trim();
-    ["exit", "quit"].iter().any(|known| word.eq_ignore_ascii_case(known))
-}
-
 fn history_path() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
     Some(PathBuf::from(home).join(".pithead_history"))
@@ -122,40 +116,6 @@ impl Validator for Statements {
             false => ValidationResult::Incomplete,
         }
     }
-}
-
-/// Whether a text can be run: nothing, a backslash command, or a last `;` that is not in quotes or a comment.
-pub(crate) fn is_complete(text: &str) -> bool {
-    let trimmed = text.trim();
-    if trimmed.is_empty() || trimmed.starts_with('\\') || is_farewell(trimmed) {
-        return true;
-    }
-    let mut rest = trimmed;
-    let mut ended = false;
-    while let Some(first) = rest.chars().next() {
-        // Where a quote or comment opens, what closes it; an open one is not complete.
-        let skipped = match first {
-            '\'' | '"' => after(&rest[1..], &first.to_string()),
-            _ if rest.starts_with("--") => Some(after(rest, "\n").unwrap_or("")),
-            _ if rest.starts_with("/*") => after(&rest[2..], "*/"),
-            _ => {
-                ended = first == ';' || (ended && first.is_whitespace());
-                Some(&rest[first.len_utf8()..])
-            }
-        };
-        match skipped {
-            Some(skipped) => {
-                ended &= !matches!(first, '\'' | '"');
-                rest = skipped;
-            }
-            None => return false,
-        }
-    }
-    ended
-}
-
-fn after<'a>(text: &'a str, end: &str) -> Option<&'a str> {
-    text.find(end).map(|at| &text[at + end.len()..])
 }
 
 /// How the prompt looks.
@@ -184,29 +144,5 @@ impl Prompt for Pithead {
             PromptHistorySearchStatus::Failing => "no ",
         };
         Cow::Owned(format!("({failing}match for {:?}) ", search.term))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_wants_to_leave_may() {
-        assert!(is_farewell("exit") && is_farewell("QUIT ;") && is_complete("quit"));
-        assert!(!is_farewell("exit now") && !is_complete("exit now"));
-    }
-
-    #[test]
-    fn statements_end_at_a_semicolon_that_is_code() {
-        for complete in ["", "  ", "\\d", "select 1;", "select 1; ", "select ';';", "select 1; -- done", "select 1; /* a */ "] {
-            assert!(is_complete(complete), "{complete:?}");
-        }
-        for open in
-            ["select 1", "select ';", "select 1 -- ;", "select 1 /* ;", "select \"a;", "select 1; select 2", "select '';'a'"]
-        {
-            assert!(!is_complete(open), "{open:?}");
-        }
-        assert!(is_complete("select 'it''s';") && is_complete("-- note\nselect 1;"));
     }
 }

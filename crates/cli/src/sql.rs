@@ -13,6 +13,7 @@ use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
 use crate::plans::PlanFolder;
 use crate::scratch::is_scratch;
+use crate::script::Script;
 use crate::statements::{Runner, Showing};
 use crate::target::{TargetArgs, connected_or_new, must_exist};
 use crate::terminal;
@@ -38,7 +39,8 @@ Examples:
 /// Ask in SQL: one-off statements, files of them, or a prompt.
 ///
 /// Rows go to stdout, counts and times to stderr. Where none are given, statements are read at a prompt if stdin is a
-/// terminal, else from stdin. The first statement that fails ends the run. Ctrl-C cancels at the drives.
+/// terminal, else from stdin. The first statement that fails ends the run. Ctrl-C cancels at the drives. Lines that begin
+/// with a backslash between statements are commands, as at the prompt: \d, \x, \i FILE, \timing and others.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SqlArgs {
@@ -185,7 +187,7 @@ async fn set(runner: &mut Runner, settings: &[Setting]) -> Result<(), CliError> 
 
 async fn run_texts(runner: &mut Runner, texts: &[String]) -> Result<(), CliError> {
     for text in texts {
-        runner.run_all(text).await?;
+        Script::default().run(runner, text).await?;
     }
     Ok(())
 }

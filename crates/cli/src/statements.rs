@@ -61,6 +61,11 @@ impl Runner {
         Self { host: host.clone(), session: Arc::new(session), sink, showing, answers: 0, plans: None }
     }
 
+    /// Where statements run.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// How answers are shown, to change it.
     pub(crate) fn showing(&mut self) -> &mut Showing {
         &mut self.showing

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-use super::commands::COMMANDS;
+use crate::script::COMMANDS;
 
 /// The most suggestions: more than a person reads through.
 const SUGGESTIONS_MAX: usize = 200;

@@ -1,22 +1,27 @@
-//! Commands of the prompt: they begin with a backslash.
+//! [`Script`]: statements and backslash commands, from the prompt, from stdin that is no terminal, from files and from arguments.
 
 use std::path::Path;
 
-use pithead_host::Host;
+use pithead_host::Session;
 
+use crate::ending::is_complete;
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::statements::Runner;
 use crate::{ls, terminal};
 
-/// Whether the prompt goes on.
-pub(super) enum Next {
+/// Files that read one another at most.
+const DEPTH_MAX: usize = 16;
+
+/// Whether the prompt, or the script, goes on.
+#[derive(Debug)]
+pub(crate) enum Next {
     Line,
     Leave,
 }
 
 /// Each command and what it does, as `\?` shows it.
-pub(super) const COMMANDS: &[(&str, &str)] = &[
+pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("d", "[NAME]     list datasets and views, or describe one"),
     ("dt", "          list datasets and views"),
     ("dv", "          list views"),
@@ -30,8 +35,9 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
     ("?", "           this list"),
 ];
 
-/// Runs what follows a backslash.
-pub(super) async fn run_command(runner: &mut Runner, host: &Host, text: &str) -> Result<Next, CliError> {
+/// Runs what follows a backslash, in a file that so many others are read by.
+pub(crate) async fn run_command(runner: &mut Runner, text: &str, depth: usize) -> Result<Next, CliError> {
+    let host = &runner.host().clone();
     let text = text.trim_end_matches(';').trim();
     let (command, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
@@ -46,7 +52,12 @@ pub(super) async fn run_command(runner: &mut Runner, host: &Host, text: &str) ->
         "i" => {
             let path = Path::new(argument.ok_or_else(|| CliError::user("expected a file, as in \\i report.sql"))?);
             let text = std::fs::read_to_string(path).map_err(|error| CliError::file(path, error))?;
-            runner.run_all(&text).await?;
+            if depth >= DEPTH_MAX {
+                let what = format!("{} is read by a file that is read by a file, {DEPTH_MAX} times over", path.display());
+                return Err(CliError::user(what));
+            }
+            let script = Script::at_depth(depth + 1).run(runner, &text);
+            Box::pin(script).await.map_err(|error| error.at(path.display()))?;
         }
         "o" => {
             let sink = argument.map_or_else(|| Ok(Sink::stdout()), |path| Sink::file(Path::new(path)))?;
@@ -87,4 +98,65 @@ fn help() -> String {
         "Statements end with ; and may take several lines. Tab completes names and words.\n{commands}\
          Ctrl-C cancels a running statement, or drops the line. Ctrl-R searches the history."
     )
+}
+
+/// Lines of which the last statement may not be complete yet.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// What has not run yet.
+    text: String,
+    /// Lines before.
+    lines: usize,
+    /// Statements that have run.
+    ran: usize,
+    /// Files that this one is read by, each by the one before.
+    depth: usize,
+}
+
+impl Script {
+    /// The script of a file that a command of another one reads.
+    pub(crate) fn at_depth(depth: usize) -> Self {
+        Self { depth, ..Self::default() }
+    }
+
+    /// Takes a line with its end, and runs what it completes. A command is a line of its own between statements, as at the prompt.
+    pub(crate) async fn line(&mut self, runner: &mut Runner, line: &str) -> Result<Next, CliError> {
+        self.lines += 1;
+        if let Some(command) = line.trim_start().strip_prefix('\\')
+            && self.is_between_statements()
+        {
+            let number = self.lines;
+            return run_command(runner, command, self.depth).await.map_err(|error| error.at(format!("line {number}")));
+        }
+        self.text.push_str(line);
+        // Most lines of a long statement cannot end it.
+        if line.contains(';') && is_complete(&self.text) {
+            self.ran += runner.run_after(self.ran, &std::mem::take(&mut self.text)).await?;
+        }
+        Ok(Next::Line)
+    }
+
+    /// Runs the last statement, which needs no `;`.
+    pub(crate) async fn end(self, runner: &mut Runner) -> Result<(), CliError> {
+        runner.run_after(self.ran, &self.text).await.map(drop)
+    }
+
+    /// Runs the whole of a text.
+    pub(crate) async fn run(mut self, runner: &mut Runner, text: &str) -> Result<(), CliError> {
+        // All statements of a text are counted before the first one runs, so that a fault names its own.
+        if !text.lines().any(|line| line.trim_start().starts_with('\\')) {
+            return runner.run_all(text).await;
+        }
+        for line in text.split_inclusive('\n') {
+            match self.line(runner, line).await? {
+                Next::Line => {}
+                Next::Leave => return Ok(()),
+            }
+        }
+        self.end(runner).await
+    }
+
+    fn is_between_statements(&self) -> bool {
+        self.text.trim().is_empty() || Session::split(&self.text).is_ok_and(|statements| statements.is_empty())
+    }
 }
