@@ -32,18 +32,24 @@ def checked(*arguments: str, cache: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_guides_and_package_pass_a_strict_check(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy has learned of the package and of what it imports, for all checks."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_guides_and_package_pass_a_strict_check(tmp_path: Path, cache: Path) -> None:
     programs = []
     for guide in GUIDES:
         programs.append(tmp_path / guide.replace(".md", "_guide.py"))
         programs[-1].write_text(examples(guide))
         assert "pithead.connect" in programs[-1].read_text()
-    told = checked(*map(str, programs), "python/pithead", cache=tmp_path / "cache")
+    told = checked(*map(str, programs), "python/pithead", cache=cache)
     assert told.startswith("Success"), told
 
 
 @pytest.mark.parametrize("wrong", ["conn.sql('SELECT 1').nothing()", "conn.sql(5)", "conn.load('t', [], slice_rows='5')"])
-def test_mistakes_are_found(tmp_path: Path, wrong: str) -> None:
+def test_mistakes_are_found(tmp_path: Path, cache: Path, wrong: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"import pithead\nconn = pithead.connect()\n{wrong}\n")
-    assert "Found 1 error" in checked(str(program), cache=tmp_path / "cache")
+    assert "Found 1 error" in checked(str(program), cache=cache)
