@@ -56,7 +56,14 @@ def test_commands_in_files_that_cannot_run_end_the_run(start_drives: Callable, t
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=60)
         return ended.stdout, ended.stderr, ended.returncode
 
-    assert run("-c", "CREATE TABLE named (a INT)", "-c", "\\d named")[0].count("a") > 0
+    described = run("-c", "CREATE TABLE named (a INT)", "-c", "\\d named;")[0]
+    assert any(line.split("|")[0].strip() == "a" for line in described.splitlines()), described
+    for text in ("SELECT $$a;\n\\nothing$$ AS t", "\\timing off;\r\nSELECT $$a;\n\\nothing$$ AS t;\r\n"):
+        assert run("-c", text)[0] == 't\n"a;\n\\nothing"\n', text
+    told, said, code = run("-c", "SELECT 1;\n\\timing off\nSELECT 'open")
+    assert told == "" and code != 0, "nothing runs of what cannot be told apart"
+    told, said, code = run("--format", "parquet", "-o", str(tmp_path / "rows.parquet"), "-c", "\\d")
+    assert code != 0 and "writes a table" in said and not (tmp_path / "rows.parquet").exists(), said
     file = tmp_path / "itself.sql"
     file.write_text(f"SELECT 1 AS n;\n\\nothing\nSELECT 2 AS n;\n")
     told, said, code = run("-f", str(file))

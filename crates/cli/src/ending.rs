@@ -1,37 +1,28 @@
 //! Where a statement ends, in lines as they come.
 
-/// Whether a text can be run: nothing, a backslash command, or a last `;` that is not in quotes or a comment.
+use pithead_host::Session;
+
+/// Whether a text can be run: nothing, a backslash command, or statements that are complete.
 pub(crate) fn is_complete(text: &str) -> bool {
     let trimmed = text.trim();
-    if trimmed.is_empty() || trimmed.starts_with('\\') || is_farewell(trimmed) {
-        return true;
-    }
-    let mut rest = trimmed;
-    let mut ended = false;
-    while let Some(first) = rest.chars().next() {
-        // Where a quote or comment opens, what closes it; an open one is not complete.
-        let skipped = match first {
-            '\'' | '"' => after(&rest[1..], &first.to_string()),
-            _ if rest.starts_with("--") => Some(after(rest, "\n").unwrap_or("")),
-            _ if rest.starts_with("/*") => after(&rest[2..], "*/"),
-            _ => {
-                ended = first == ';' || (ended && first.is_whitespace());
-                Some(&rest[first.len_utf8()..])
-            }
-        };
-        match skipped {
-            Some(skipped) => {
-                ended &= !matches!(first, '\'' | '"');
-                rest = skipped;
-            }
-            None => return false,
-        }
-    }
-    ended
+    trimmed.is_empty() || trimmed.starts_with('\\') || is_farewell(trimmed) || is_ended(trimmed)
 }
 
-fn after<'a>(text: &'a str, end: &str) -> Option<&'a str> {
-    text.find(end).map(|at| &text[at + end.len()..])
+/// Whether a text has no statement that could go on: none at all, or its last has its `;`. What is quoted or a comment is so by the
+/// words of SQL: here, a word more would be a statement of its own.
+pub(crate) fn is_ended(text: &str) -> bool {
+    let statements = |text: &str| Session::split(text).map(|statements| statements.len());
+    match (statements(text), statements(&format!("{text}\nmore"))) {
+        (Ok(now), Ok(more)) => more == now + 1,
+        _ => false,
+    }
+}
+
+/// Whether a line may end a statement: most lines of a long one cannot, and are not looked at again and again.
+pub(crate) fn may_end(line: &str) -> bool {
+    let Some((_, rest)) = line.rsplit_once(';') else { return false };
+    let rest = rest.trim_start();
+    rest.is_empty() || rest.starts_with("--") || rest.starts_with("/*")
 }
 
 /// Whether somebody wants to leave who does not know how: these words begin no statement.
@@ -60,6 +51,17 @@ mod tests {
         {
             assert!(!is_complete(open), "{open:?}");
         }
-        assert!(is_complete("select 'it''s';") && is_complete("-- note\nselect 1;"));
+        assert!(is_complete("select 'it''s';") && is_complete("-- note\nselect 1;") && is_complete("-- note"));
+        assert!(!is_complete("select $$ a;\n") && is_complete("select $$ a;\n\\b;\n$$;"), "a text between dollars");
+    }
+
+    #[test]
+    fn most_lines_of_a_statement_cannot_end_it() {
+        for line in ["select 1;", "select 1; \r\n", "select ';' as s; -- complete\n", "select 1; /* note\n"] {
+            assert!(may_end(line), "{line:?}");
+        }
+        for line in ["select 1\n", "('a;b'),\n", "('a;', 2)\n", ""] {
+            assert!(!may_end(line), "{line:?}");
+        }
     }
 }

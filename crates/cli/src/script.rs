@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use pithead_host::Session;
+use pithead_model::{Blame, Fault};
 
-use crate::ending::is_complete;
+use crate::ending::{is_ended, may_end};
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::statements::Runner;
@@ -38,10 +39,15 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
 /// Runs what follows a backslash, in a file that so many others are read by.
 pub(crate) async fn run_command(runner: &mut Runner, text: &str, depth: usize) -> Result<Next, CliError> {
     let host = &runner.host().clone();
-    let text = text.trim_end_matches(';').trim();
+    let text = text.trim().trim_end_matches(';').trim();
     let (command, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
     let argument = Some(rest).filter(|rest| !rest.is_empty());
+    if matches!(command, "d" | "dt" | "dv" | "l") && runner.showing().format.is_binary() {
+        let fault =
+            Fault::new(Blame::User, format!("\\{command} writes a table, and the rows here are in a format of their own"));
+        return Err(fault.hint("leave it out, or leave out --format").into());
+    }
     match command {
         "q" | "quit" | "exit" => return Ok(Next::Leave),
         "?" | "h" | "help" => terminal::tell(help()),
@@ -122,41 +128,108 @@ impl Script {
     /// Takes a line with its end, and runs what it completes. A command is a line of its own between statements, as at the prompt.
     pub(crate) async fn line(&mut self, runner: &mut Runner, line: &str) -> Result<Next, CliError> {
         self.lines += 1;
-        if let Some(command) = line.trim_start().strip_prefix('\\')
-            && self.is_between_statements()
+        if let Some(command) = command_of(line)
+            && is_ended(&self.text)
         {
-            let number = self.lines;
-            return run_command(runner, command, self.depth).await.map_err(|error| error.at(format!("line {number}")));
+            self.run_pending(runner).await?;
+            return self.run_command(runner, command).await;
         }
         self.text.push_str(line);
-        // Most lines of a long statement cannot end it.
-        if line.contains(';') && is_complete(&self.text) {
-            self.ran += runner.run_after(self.ran, &std::mem::take(&mut self.text)).await?;
+        if may_end(line) && is_ended(&self.text) {
+            self.run_pending(runner).await?;
         }
         Ok(Next::Line)
     }
 
     /// Runs the last statement, which needs no `;`.
-    pub(crate) async fn end(self, runner: &mut Runner) -> Result<(), CliError> {
-        runner.run_after(self.ran, &self.text).await.map(drop)
+    pub(crate) async fn end(mut self, runner: &mut Runner) -> Result<(), CliError> {
+        self.run_pending(runner).await
     }
 
-    /// Runs the whole of a text.
+    /// Runs the whole of a text. One whose statements cannot be told apart runs nothing.
     pub(crate) async fn run(mut self, runner: &mut Runner, text: &str) -> Result<(), CliError> {
-        // All statements of a text are counted before the first one runs, so that a fault names its own.
-        if !text.lines().any(|line| line.trim_start().starts_with('\\')) {
+        let parts = parts(text);
+        if parts.iter().all(|part| matches!(part, Part::Statements(_))) {
             return runner.run_all(text).await;
         }
-        for line in text.split_inclusive('\n') {
-            match self.line(runner, line).await? {
-                Next::Line => {}
-                Next::Leave => return Ok(()),
+        for part in &parts {
+            if let Part::Statements(text) = part {
+                Session::split(text)?;
             }
         }
-        self.end(runner).await
+        for part in parts {
+            match part {
+                Part::Statements(text) => {
+                    self.lines += text.lines().count();
+                    self.text = text;
+                    self.run_pending(runner).await?;
+                }
+                Part::Command(command) => {
+                    self.lines += 1;
+                    if let Next::Leave = self.run_command(runner, &command).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn is_between_statements(&self) -> bool {
-        self.text.trim().is_empty() || Session::split(&self.text).is_ok_and(|statements| statements.is_empty())
+    async fn run_pending(&mut self, runner: &mut Runner) -> Result<(), CliError> {
+        self.ran += runner.run_after(self.ran, &std::mem::take(&mut self.text)).await?;
+        Ok(())
+    }
+
+    async fn run_command(&self, runner: &mut Runner, command: &str) -> Result<Next, CliError> {
+        let line = self.lines;
+        run_command(runner, command, self.depth).await.map_err(|error| error.at(format!("line {line}")))
+    }
+}
+
+/// A part of a script.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// Lines of statements, the last of which may lack its `;`.
+    Statements(String),
+    /// What follows a backslash.
+    Command(String),
+}
+
+fn parts(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut statements = String::new();
+    for line in text.split_inclusive('\n') {
+        match command_of(line).filter(|_| is_ended(&statements)) {
+            Some(command) => {
+                parts.extend((!statements.is_empty()).then(|| Part::Statements(std::mem::take(&mut statements))));
+                parts.push(Part::Command(command.to_owned()));
+            }
+            None => statements.push_str(line),
+        }
+    }
+    parts.extend((!statements.is_empty()).then_some(Part::Statements(statements)));
+    parts
+}
+
+/// What follows a backslash at the start of a line.
+fn command_of(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix('\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_lines_between_statements() {
+        let statements = |text: &str| Part::Statements(text.to_owned());
+        let command = |text: &str| Part::Command(text.to_owned());
+        assert_eq!(parts("\\x on;\r\nSELECT 1;\n\\q"), [command("x on;\r\n"), statements("SELECT 1;\n"), command("q")]);
+        for whole in ["SELECT '\n\\q';\n", "SELECT 1\n\\q\n", "SELECT $$a;\n\\q$$;", "/* a;\n\\q */", ""] {
+            let expected = if whole.is_empty() { vec![] } else { vec![statements(whole)] };
+            assert_eq!(parts(whole), expected, "{whole:?}");
+        }
+        let noted = "SELECT 1; /* note\nmore */\n";
+        assert_eq!(parts(&format!("{noted}\\x\n-- a\n")), [statements(noted), command("x\n"), statements("-- a\n")]);
     }
 }

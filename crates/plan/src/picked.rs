@@ -4,10 +4,10 @@
 //! as expressions. Plans that travel name columns by number, and of `SELECT DISTINCT *` over thousands of columns, that was half of the
 //! time that a drive took to open a session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use datafusion::common::{Column, Result, plan_err};
+use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion_substrait::substrait::proto::expression::field_reference::ReferenceType;
 use datafusion_substrait::substrait::proto::expression::reference_segment::ReferenceType as Segment;
@@ -15,6 +15,9 @@ use datafusion_substrait::substrait::proto::expression::{RexType, field_referenc
 use datafusion_substrait::substrait::proto::rel::RelType;
 use datafusion_substrait::substrait::proto::rel_common::EmitKind;
 use datafusion_substrait::substrait::proto::{Expression, Rel};
+use pithead_model::RESERVED;
+
+use crate::names::own;
 
 /// A projection of nothing but columns over an aggregation.
 pub(crate) struct Picked<'a> {
@@ -40,8 +43,12 @@ impl<'a> Picked<'a> {
     pub(crate) fn over(&self, input: LogicalPlan) -> Result<LogicalPlan> {
         let schema = Arc::clone(input.schema());
         let own = schema.fields().len();
-        let (mut seen, mut picked) = (BTreeSet::new(), Vec::with_capacity(self.mapping.len()));
-        for at in self.mapping {
+        let (columns, columns_max) = (self.mapping.len(), own + self.more.len());
+        if columns > columns_max {
+            return plan_err!("a projection puts out {columns} columns of {columns_max}");
+        }
+        let (mut seen, mut names) = (BTreeSet::new(), SpareNames::new(&schema));
+        let picked = self.mapping.iter().map(|at| {
             let column = usize::try_from(*at).ok().and_then(|at| match at.checked_sub(own) {
                 None => Some(at),
                 Some(at) => self.more.get(at).copied(),
@@ -50,13 +57,34 @@ impl<'a> Picked<'a> {
                 return plan_err!("column {at} of a projection over {own} columns");
             };
             let expression = Expr::Column(Column::from(schema.qualified_field(column)));
-            picked.push(match seen.insert(column) {
-                true => expression,
-                // A column that is put out twice has two names.
-                false => expression.alias(format!("{}__temp__{}", schema.field(column).name(), picked.len())),
-            });
-        }
+            // A column that is put out twice has two names.
+            Ok(if seen.insert(column) { expression } else { expression.alias(names.next()) })
+        });
+        let picked = picked.collect::<Result<Vec<_>>>()?;
         Projection::try_new(picked, Arc::new(input)).map(LogicalPlan::Projection)
+    }
+}
+
+/// Names of ours that no column of an input has.
+struct SpareNames<'a> {
+    taken: HashSet<&'a str>,
+    number: usize,
+}
+
+impl<'a> SpareNames<'a> {
+    fn new(input: &'a DFSchema) -> Self {
+        let ours = input.fields().iter().map(|field| field.name().as_str()).filter(|name| name.starts_with(RESERVED));
+        Self { taken: ours.collect(), number: 0 }
+    }
+
+    fn next(&mut self) -> String {
+        loop {
+            let name = own("picked", self.number);
+            self.number += 1;
+            if !self.taken.contains(name.as_str()) {
+                return name;
+            }
+        }
     }
 }
 
@@ -76,6 +104,7 @@ fn column(expression: &Expression) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
     use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
     use datafusion_substrait::logical_plan::producer::to_substrait_plan;
     use datafusion_substrait::substrait::proto::{Plan, plan_rel};
@@ -98,7 +127,8 @@ mod tests {
         let Some(RelType::Project(project)) = &mut root.input.as_mut().unwrap().rel_type else { panic!("no projection") };
         let Some(EmitKind::Emit(emit)) = &mut project.common.as_mut().unwrap().emit_kind else { panic!("no mapping") };
         change(&mut emit.output_mapping);
-        root.names.resize(emit.output_mapping.len(), "more".to_owned());
+        root.names.truncate(emit.output_mapping.len());
+        root.names.extend((root.names.len()..emit.output_mapping.len()).map(|number| format!("more{number}")));
         let read = consume(&sent.encode_to_vec(), &state).await.map_err(|error| error.to_string())?;
         Ok(read.to_string().lines().next().unwrap_or_default().to_owned())
     }
@@ -111,17 +141,28 @@ mod tests {
         // The input's own columns come first.
         assert_eq!(
             read(&[2], |mapping| *mapping = vec![0, 1]).await.unwrap(),
-            "Projection: column1 AS column2, column2 AS more"
+            "Projection: column1 AS column2, column2 AS more1"
         );
     }
 
     #[tokio::test]
     async fn a_column_twice_has_two_names_and_one_that_is_not_there_is_refused() {
-        let twice = read(&[2], |mapping| *mapping = vec![2, 1]).await.unwrap();
-        assert!(twice.starts_with("Projection: column2, column2"), "{twice}");
+        // The root's names are put over those that the reader made up.
+        let twice = read(&[2], |mapping| *mapping = vec![2, 1, 1]).await.unwrap();
+        assert!(twice.contains("column2, column2 AS ") && twice.contains("more1") && twice.contains("more2"), "{twice}");
+        let refused = read(&[2], |mapping| *mapping = vec![0; 4]).await.unwrap_err();
+        assert!(refused.contains("puts out 4 columns of 3"), "{refused}");
         for at in [3, -1, i32::MAX] {
             let refused = read(&[2], |mapping| mapping[0] = at).await.unwrap_err();
             assert!(refused.contains("of a projection over 2 columns"), "{refused}");
         }
+    }
+
+    #[test]
+    fn spare_names_are_those_that_no_column_has() {
+        let fields: Vec<Field> = [own("picked", 1), "k".to_owned()].map(|name| Field::new(name, DataType::Int8, true)).into();
+        let schema = DFSchema::try_from(Schema::new(fields)).unwrap();
+        let mut names = SpareNames::new(&schema);
+        assert_eq!([names.next(), names.next()], [own("picked", 0), own("picked", 2)]);
     }
 }

@@ -10,8 +10,9 @@ const COLUMNS: usize = 256;
 /// Fewest rows of a batch, however many columns it has.
 const ROWS_MIN: usize = 64;
 
-/// A configuration under which a plan's batches are of a bounded size. Operators that put batches together make room for a whole
-/// one of each column at once: for 2,000 columns of 8,192 rows, that is 200 MB for each of their outputs, mostly for few rows.
+/// A configuration for running a plan under which batches of very many columns have fewer rows. Operators that put batches together
+/// make room for a whole one of each column at once: of 2,000 columns of 8,192 rows, a repartitioning made room for 200 MB for each of
+/// its outputs, mostly for few rows. Operators that take their batches' size while they are planned, such as filters, keep theirs.
 pub fn narrowed(config: SessionConfig, plan: &Arc<dyn ExecutionPlan>) -> SessionConfig {
     let (rows, columns) = (config.batch_size(), widest(plan));
     match columns > COLUMNS && rows > ROWS_MIN {

@@ -9,8 +9,8 @@ use pithead_model::{Fault, Manifest};
 
 use super::parse;
 
-/// Bytes of text beside which manifests are remembered at most. Parsed, they take a few times as many.
-const BYTES_MAX: usize = 32 << 20;
+/// Bytes of text beside which manifests are remembered at most. Parsed, they take some eight times as many.
+const BYTES_MAX: usize = 16 << 20;
 
 /// The manifest of each domain as it was last read or written here, beside its text. What the store has under the key counts: where it
 /// is another text, it is parsed.
@@ -38,10 +38,14 @@ impl Parsed {
     /// Remembers a text that was read or written.
     pub(super) fn remember(&self, domain: &str, bytes: Bytes, manifest: Arc<Manifest>) {
         let mut texts = self.0.lock();
-        texts.insert(domain.to_owned(), Text { bytes, manifest });
-        if texts.values().map(|text| text.bytes.len()).sum::<usize>() > BYTES_MAX {
+        texts.remove(domain);
+        if bytes.len() > BYTES_MAX {
+            return;
+        }
+        if texts.values().map(|text| text.bytes.len()).sum::<usize>() > BYTES_MAX - bytes.len() {
             texts.clear();
         }
+        texts.insert(domain.to_owned(), Text { bytes, manifest });
     }
 }
 
@@ -69,12 +73,16 @@ mod tests {
     }
 
     #[test]
-    fn large_texts_are_not_kept() {
+    fn texts_are_remembered_up_to_a_bound() {
         let parsed = Parsed::default();
-        let manifest = Arc::new(text(1).1);
-        parsed.remember("lab", Bytes::from(vec![b' '; BYTES_MAX]), Arc::clone(&manifest));
-        assert_eq!(parsed.0.lock().len(), 1);
-        parsed.remember("other", Bytes::from_static(b" "), manifest);
-        assert_eq!(parsed.0.lock().len(), 0);
+        let remember = |domain: &str, bytes: usize| {
+            parsed.remember(domain, Bytes::from(vec![b' '; bytes]), Arc::new(text(1).1));
+            parsed.0.lock().keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(remember("lab", BYTES_MAX - 1), ["lab"]);
+        assert_eq!(remember("other", 1), ["lab", "other"]);
+        assert_eq!(remember("third", 1), ["third"], "the others make room");
+        assert_eq!(remember("large", BYTES_MAX + 1), ["third"], "it is parsed each time");
+        assert!(remember("third", BYTES_MAX + 1).is_empty(), "and so is what was small once");
     }
 }
