@@ -23,7 +23,6 @@ use crate::session::{Session, logical_plan};
 use crate::statement::{self, Named, Parsed};
 use crate::tokens::tokens;
 use crate::views::{ViewDefinition, only_views};
-use crate::writing;
 use crate::{Host, Parameters, Settings, parameters};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
@@ -239,6 +238,11 @@ impl Session {
         Box::pin(self.placeholders_of(sql)).await
     }
 
+    async fn planned_over(&self, snapshot: Arc<Snapshot>, query: Syntax) -> Result<LogicalPlan, Fault> {
+        let (over, _) = self.query_over(snapshot, None, &Parameters::default())?;
+        logical_plan(&over.state, query).await.map(|(plan, _)| plan)
+    }
+
     async fn placeholders_of(&self, sql: &str) -> Result<Vec<Option<FieldRef>>, Fault> {
         check_clock()?;
         let mut types = vec![None; count(sql)?];
@@ -252,13 +256,18 @@ impl Session {
             | Parsed::Substrait { query, .. }
             | Parsed::Summarize { query }
             | Parsed::CopyTo { query, .. } => {
-                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, None, &Parameters::default())?;
-                logical_plan(&over.state, query).await.map(|(plan, _)| plan)
+                let before = self.host.fleet().connected().ids();
+                match self.planned_over(self.host.fleet().snapshot().await?, query.clone()).await {
+                    Err(fault) => match self.settled_after(fault, &before).await {
+                        Ok(snapshot) => self.planned_over(snapshot, query).await,
+                        Err(fault) => Err(fault),
+                    },
+                    planned => planned,
+                }
             }
             Parsed::Write { statement, .. } => {
                 let made = statement::made(&statement).map(|name| name?.resolve(&self.domain())).transpose()?;
-                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, made, &Parameters::default())?;
-                writing::planned(&over.state, statement).await
+                self.plan_write(&statement, made.as_ref(), &Parameters::default()).await.map(|(_, plan)| plan)
             }
             Parsed::Set { .. }
             | Parsed::Drop { .. }

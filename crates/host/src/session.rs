@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, is_view};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, boxed};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
@@ -390,9 +390,7 @@ impl Session {
             self.check(Right::Write, &made.domain)?;
         }
         loop {
-            let snapshot = self.host.fleet().snapshot().await?;
-            let (query, _) = self.query_over(snapshot, made.clone(), parameters)?;
-            let plan = writing::planned(&query.state, statement.clone()).await?;
+            let (query, plan) = self.plan_write(statement, made.as_ref(), parameters).await?;
             if let Some(domain) = writing::changed_domain(&plan)? {
                 self.check(Right::Write, &domain)?;
             }
@@ -418,6 +416,36 @@ impl Session {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// The plan of a statement that writes, over the datasets as they are now.
+    pub(crate) async fn plan_write(
+        &self,
+        statement: &Syntax,
+        made: Option<&DatasetName>,
+        parameters: &Parameters,
+    ) -> Result<(Query, LogicalPlan), Fault> {
+        let before = self.host.fleet().connected().ids();
+        let found = match self.host.fleet().snapshot().await {
+            Ok(snapshot) => self.plan_write_over(snapshot, statement, made, parameters).await,
+            Err(fault) => Err(fault),
+        };
+        match found {
+            Err(fault) => self.plan_write_over(self.settled_after(fault, &before).await?, statement, made, parameters).await,
+            found => found,
+        }
+    }
+
+    async fn plan_write_over(
+        &self,
+        snapshot: Arc<Snapshot>,
+        statement: &Syntax,
+        made: Option<&DatasetName>,
+        parameters: &Parameters,
+    ) -> Result<(Query, LogicalPlan), Fault> {
+        let (query, _) = self.query_over(snapshot, made.cloned(), parameters)?;
+        let plan = writing::planned(&query.state, statement.clone()).await?;
+        Ok((query, plan))
     }
 
     /// Changes a table's columns, again where others came before it.
@@ -457,20 +485,24 @@ impl Session {
         parameters: &Parameters,
         planned: Option<&QueryPlan>,
     ) -> Result<(Query, QueryPlan), Fault> {
-        let fleet = self.host.fleet();
-        let before = fleet.connected().ids();
-        let found = match fleet.snapshot().await {
+        let before = self.host.fleet().connected().ids();
+        let found = match self.host.fleet().snapshot().await {
             Ok(snapshot) => self.plan_over(snapshot, query, parameters, planned).await,
             Err(fault) => Err(fault),
         };
         match found {
-            // What it lacks may be on a drive that has not answered yet.
-            Err(fault) if fault.blame == Blame::Device => match fleet.settled_snapshot(&before).await? {
-                Some(snapshot) => self.plan_over(snapshot, query, parameters, planned).await,
-                None => Err(fault),
-            },
+            Err(fault) => self.plan_over(self.settled_after(fault, &before).await?, query, parameters, planned).await,
             found => found,
         }
+    }
+
+    /// The datasets once more after a fault, where what was lacking may be on a drive that has not answered yet, or another host may have
+    /// made the domain meanwhile; else the fault.
+    pub(crate) async fn settled_after(&self, fault: Fault, before: &[DriveId]) -> Result<Arc<Snapshot>, Fault> {
+        if fault.blame != Blame::Device {
+            return Err(fault);
+        }
+        self.host.fleet().settled_snapshot(before).await?.ok_or(fault)
     }
 
     async fn plan_over(

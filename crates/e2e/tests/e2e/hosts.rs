@@ -326,5 +326,16 @@ fn a_domain_that_another_host_makes_is_found_once_it_is_named() {
         let fault =
             collect(&other.host.session(), "SELECT count(*) FROM nowhere.nothing").await.expect_err("no host has made it");
         assert!(fault.blame == Blame::User && fault.message.contains("there is no domain nowhere"), "{fault}");
+        // Statements that write find one as well, and what tells the types of their parameters.
+        for (domain, sql) in [("second", "INSERT INTO second.fresh SELECT * FROM here"), ("third", "DELETE FROM third.fresh")] {
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            load(&maker, &format!("{domain}.fresh"), LoadMode::Create, 2).await.unwrap();
+            let wrote = collect(&other.host.session(), sql).await;
+            wrote.unwrap_or_else(|fault| panic!("{sql}: {fault}"));
+        }
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        load(&maker, "fourth.fresh", LoadMode::Create, 2).await.unwrap();
+        let types = other.host.session().placeholder_fields("DELETE FROM fourth.fresh WHERE k = $1").await.unwrap();
+        assert!(types[0].is_some(), "{types:?}");
     });
 }
