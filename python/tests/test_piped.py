@@ -51,8 +51,8 @@ def test_commands_of_the_prompt_are_lines_between_statements(piped: subprocess.P
 def test_commands_in_files_that_cannot_run_end_the_run(start_drives: Callable, tmp_path: Path) -> None:
     drive = start_drives(1).addresses[0]
 
-    def run(*arguments: str) -> tuple[str, str, int]:
-        command = [program(), "sql", "-q", "--format", "csv", "--drives", drive, *arguments]
+    def run(*arguments: str, form: str = "csv") -> tuple[str, str, int]:
+        command = [program(), "sql", "-q", "--format", form, "--drives", drive, *arguments]
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=60)
         return ended.stdout, ended.stderr, ended.returncode
 
@@ -62,7 +62,7 @@ def test_commands_in_files_that_cannot_run_end_the_run(start_drives: Callable, t
         assert run("-c", text)[0] == 't\n"a;\n\\nothing"\n', text
     told, said, code = run("-c", "SELECT 1;\n\\timing off\nSELECT 'open")
     assert told == "" and code != 0, "nothing runs of what cannot be told apart"
-    told, said, code = run("--format", "parquet", "-o", str(tmp_path / "rows.parquet"), "-c", "\\d")
+    told, said, code = run("-o", str(tmp_path / "rows.parquet"), "-c", "\\d", form="parquet")
     assert code != 0 and "writes a table" in said and not (tmp_path / "rows.parquet").exists(), said
     file = tmp_path / "itself.sql"
     file.write_text(f"SELECT 1 AS n;\n\\nothing\nSELECT 2 AS n;\n")

@@ -355,9 +355,15 @@ impl Session {
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let name = name.resolve(&domain)?;
         self.check(Right::Write, &name.domain)?;
-        let snapshot = self.host.fleet().snapshot().await?;
+        let before = self.host.fleet().connected().ids();
+        let mut snapshot = self.host.fleet().snapshot().await?;
         if snapshot.view(&name).is_some() {
             return Err(is_view(&name));
+        }
+        if let Err(fault) = snapshot.readable(&name)
+            && let Ok(settled) = self.settled_after(fault, &before).await
+        {
+            snapshot = settled;
         }
         let Some((_, dataset)) = snapshot.dataset(&name) else {
             let fault = Fault::invalid(format!("no dataset {name}")).of_kind(FaultKind::NoTable);

@@ -327,10 +327,14 @@ fn a_domain_that_another_host_makes_is_found_once_it_is_named() {
             collect(&other.host.session(), "SELECT count(*) FROM nowhere.nothing").await.expect_err("no host has made it");
         assert!(fault.blame == Blame::User && fault.message.contains("there is no domain nowhere"), "{fault}");
         // Statements that write find one as well, and what tells the types of their parameters.
-        for (domain, sql) in [("second", "INSERT INTO second.fresh SELECT * FROM here"), ("third", "DELETE FROM third.fresh")] {
+        let csv = directory.path().join("rows.csv");
+        std::fs::write(&csv, "l,k\n7,1\n").unwrap();
+        let copy = format!("COPY third.fresh FROM '{}'", csv.display());
+        let writing = ["INSERT INTO second.fresh SELECT * FROM here", &copy, "DELETE FROM fifth.fresh"];
+        for (domain, sql) in ["second", "third", "fifth"].into_iter().zip(writing) {
             tokio::time::sleep(Duration::from_millis(1_200)).await;
             load(&maker, &format!("{domain}.fresh"), LoadMode::Create, 2).await.unwrap();
-            let wrote = collect(&other.host.session(), sql).await;
+            let wrote = collect(&other.host.session().with_files(), sql).await;
             wrote.unwrap_or_else(|fault| panic!("{sql}: {fault}"));
         }
         tokio::time::sleep(Duration::from_millis(1_200)).await;
