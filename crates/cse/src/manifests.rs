@@ -277,12 +277,6 @@ fn parse(domain: &str, bytes: &[u8]) -> Result<Manifest, Fault> {
         .map_err(|error| Fault::new(Blame::Corrupt, format!("the manifest of {domain} is damaged: {error}")))
 }
 
-/// A domain's manifest, and the version that the store has it under.
-fn manifest(store: &dyn Store, domain: &str) -> Result<Option<(Manifest, Version)>, Fault> {
-    let Some((bytes, entry)) = store.get(&manifest_key(domain))? else { return Ok(None) };
-    Ok(Some((parse(domain, &bytes)?, entry.version)))
-}
-
 fn kept(before: u64, here: Option<&Manifest>, copy: &Manifest) -> ManifestReceipt {
     let is_lost = |here: &Manifest| copy.home().is_some_and(|home| here.lost_home(home).is_some());
     ManifestReceipt {

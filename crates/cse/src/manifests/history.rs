@@ -13,7 +13,7 @@ use pithead_model::{Fault, Manifest};
 use pithead_store::{Durability, Entry, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_entry};
 use serde::Deserialize;
 
-use super::{MANIFEST_PREFIX, check_domain, manifest, parse};
+use super::{MANIFEST_PREFIX, check_domain, manifest_key, parse};
 
 /// Versions of manifests, by domain and version.
 const OLD_PREFIX: &str = "manifest-old/";
@@ -64,7 +64,7 @@ pub(super) fn write(old: &Manifest, bytes: Bytes, next: &Manifest, now_ms: u64) 
 /// Answers a question about versions.
 pub(super) fn told(store: &dyn Store, ask: &HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
     check_domain(&ask.domain)?;
-    let Some((newest, _)) = manifest(store, &ask.domain)? else { return Ok(vec![]) };
+    let Some(newest) = newest(store, &ask.domain)? else { return Ok(vec![]) };
     match ask.pick {
         Pick::Before(version) => before(store, &newest, version),
         Pick::At(time_ms) if newest.time_ms > 0 && newest.time_ms <= time_ms => Ok(vec![ToldVersion::of(&newest)]),
@@ -111,11 +111,17 @@ fn at(store: &dyn Store, domain: &str, time_ms: u64) -> Result<Option<ToldVersio
 /// The manifest of a version that is kept, or of the one that there is.
 pub(super) fn past(store: &dyn Store, domain: &str, version: u64) -> Result<Option<Manifest>, Fault> {
     check_domain(domain)?;
-    match manifest(store, domain)? {
-        Some((newest, _)) if newest.version == version => Ok(Some(newest)),
+    match newest(store, domain)? {
+        Some(newest) if newest.version == version => Ok(Some(newest)),
         Some(_) => read(store, domain, version),
         None => Ok(None),
     }
+}
+
+/// The manifest that there is.
+fn newest(store: &dyn Store, domain: &str) -> Result<Option<Manifest>, Fault> {
+    let Some((bytes, _)) = store.get(&manifest_key(domain))? else { return Ok(None) };
+    parse(domain, &bytes).map(Some)
 }
 
 fn read(store: &dyn Store, domain: &str, version: u64) -> Result<Option<Manifest>, Fault> {
@@ -229,7 +235,7 @@ mod tests {
             store.write(vec![write(old, bytes(old), next, next.time_ms)], Durability::Through).unwrap();
         }
         let last = versions.last().unwrap();
-        store.write(vec![Write::put(super::super::manifest_key("lab"), bytes(last))], Durability::Through).unwrap();
+        store.write(vec![Write::put(manifest_key("lab"), bytes(last))], Durability::Through).unwrap();
         store
     }
 
