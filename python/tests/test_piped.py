@@ -65,7 +65,7 @@ def test_commands_in_files_that_cannot_run_end_the_run(start_drives: Callable, t
     told, said, code = run("-o", str(tmp_path / "rows.parquet"), "-c", "\\d", form="parquet")
     assert code != 0 and "writes a table" in said and not (tmp_path / "rows.parquet").exists(), said
     file = tmp_path / "itself.sql"
-    file.write_text(f"SELECT 1 AS n;\n\\nothing\nSELECT 2 AS n;\n")
+    file.write_text("SELECT 1 AS n;\n\\nothing\nSELECT 2 AS n;\n")
     told, said, code = run("-f", str(file))
     assert told == "n\n1\n" and "line 2" in said and "there is no command \\nothing" in said and code != 0, said
     file.write_text(f"SELECT 1 AS n;\n\\i {file}\n")
