@@ -19,8 +19,9 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use crate::kept_names::map_named;
+use crate::looked_for;
 use crate::one_value::compares;
-use crate::same_moments::{CHOOSING, of_one_type};
+use crate::same_moments::{CHOOSING, of_one_type, same};
 
 /// The rule.
 #[derive(Debug)]
@@ -77,12 +78,8 @@ fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let expr = Box::new(target.of_operand(*expr, schema));
             Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
         }
-        Expr::Case(case) if case.expr.is_some() => {
-            let compared = case.expr.as_deref().into_iter().chain(case.when_then_expr.iter().map(|(when, _)| when.as_ref()));
-            let Some(target) = Alike::of(compared, schema) else { return Ok(Transformed::no(Expr::Case(case))) };
-            let of = |expr: Box<Expr>| Box::new(target.of_operand(*expr, schema));
-            let when_then_expr = case.when_then_expr.into_iter().map(|(when, then)| (of(when), then)).collect();
-            Ok(Transformed::yes(Expr::Case(Case { expr: case.expr.map(of), when_then_expr, ..case })))
+        Expr::Case(case) => {
+            Ok(compared(case, schema).transform_data(|case| Ok(results(case, schema)))?.update_data(Expr::Case))
         }
         Expr::ScalarFunction(function) if function.func.name() == "to_timestamp" => Ok(since_1970(function, schema)),
         Expr::ScalarFunction(function) if ROUNDING.contains(&function.func.name()) => places(function),
@@ -93,8 +90,49 @@ fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let args = function.args.into_iter().map(|arg| target.of_operand(arg, schema)).collect();
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
         }
+        expr @ (Expr::InSubquery(_) | Expr::SetComparison(_)) => Ok(looked_for_alike(expr, schema)?),
         expr => Ok(Transformed::no(expr)),
     }
+}
+
+/// A CASE whose operands are compared.
+fn compared(case: Case, schema: &DFSchema) -> Transformed<Case> {
+    if case.expr.is_none() {
+        return Transformed::no(case);
+    }
+    let compared = case.expr.as_deref().into_iter().chain(case.when_then_expr.iter().map(|(when, _)| when.as_ref()));
+    let Some(target) = Alike::of(compared, schema) else { return Transformed::no(case) };
+    let of = |expr: Box<Expr>| Box::new(target.of_operand(*expr, schema));
+    let when_then_expr = case.when_then_expr.into_iter().map(|(when, then)| (of(when), then)).collect();
+    Transformed::yes(Case { expr: case.expr.map(of), when_then_expr, ..case })
+}
+
+/// A CASE whose results are put together.
+fn results(case: Case, schema: &DFSchema) -> Transformed<Case> {
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr).map(Box::as_ref);
+    let Some(target) = Alike::of(results, schema) else { return Transformed::no(case) };
+    let of = |expr: Box<Expr>| Box::new(target.of_operand(*expr, schema));
+    let when_then_expr = case.when_then_expr.into_iter().map(|(when, then)| (when, of(then))).collect();
+    Transformed::yes(Case { expr: case.expr, when_then_expr, else_expr: case.else_expr.map(of) })
+}
+
+/// A value and the subquery that it is looked for in.
+fn looked_for_alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let changed = looked_for::changed(expr.clone(), |value, column, within| {
+        let types = [value.get_type(schema)?, column.get_type(within)?];
+        let operands = [Operand::of(Some(&value), &types[0]), Operand::of(None, &types[1])];
+        if let Some(target) = Alike::of_operands(operands) {
+            let said = value.clone();
+            return Ok((target.of_typed(value, Some(&said), &types[0]), target.of_typed(column, None, &types[1])));
+        }
+        let mut pair = [value, column];
+        let before = pair.clone();
+        same(&mut pair, &types.map(Some));
+        let [value, column] = pair;
+        let is_other = [value != before[0], column != before[1]];
+        Ok((Transformed::new_transformed(value, is_other[0]), Transformed::new_transformed(column, is_other[1])))
+    });
+    Ok(changed?.unwrap_or_else(|| Transformed::no(expr)))
 }
 
 /// A function that rounds, to a constant number of places, in the type that the function takes. DataFusion 55.2 would put a cast around
@@ -147,7 +185,12 @@ fn keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             changed = true;
             (target.of_operand(left, &schema), target.of_operand(right, &schema))
         }
-        None => (left, right),
+        None => {
+            let types = [&left, &right].map(|key| key.get_type(&schema).ok());
+            let mut pair = [left, right];
+            changed |= same(&mut pair, &types);
+            pair.into()
+        }
     });
     let on = pairs.collect();
     Ok(Transformed::new_transformed(LogicalPlan::Join(Join { on, ..join }), changed))
@@ -155,34 +198,71 @@ fn keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// What operands of several types become.
 #[derive(Clone, Copy)]
-enum Alike {
+pub(crate) enum Alike {
     /// Every float among them is a constant that a decimal is equal to.
     Decimals,
     Floats,
 }
 
+/// What is known of an operand.
+pub(crate) enum Operand {
+    Decimal,
+    /// Whether it is a constant that a decimal is equal to.
+    Float {
+        is_exact: bool,
+    },
+    Other,
+}
+
+impl Operand {
+    /// Of a type, and of the expression that gives it, where that is known.
+    pub(crate) fn of(said: Option<&Expr>, of: &DataType) -> Operand {
+        match of {
+            of if of.is_decimal() => Operand::Decimal,
+            of if of.is_floating() => Operand::Float { is_exact: said.is_some_and(|said| as_decimal(said).is_some()) },
+            _ => Operand::Other,
+        }
+    }
+}
+
 impl Alike {
     /// None where there are not both decimals and floats.
     fn of<'e>(operands: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -> Option<Self> {
-        let (mut has_decimal, mut has_float, mut is_exact) = (false, false, true);
+        let known = |operand: &'e Expr| operand.get_type(schema).map_or(Operand::Other, |of| Operand::of(Some(operand), &of));
+        Self::of_operands(operands.into_iter().map(known))
+    }
+
+    /// The same of operands of which that is known.
+    pub(crate) fn of_operands(operands: impl IntoIterator<Item = Operand>) -> Option<Self> {
+        let (mut has_decimal, mut has_float, mut are_exact) = (false, false, true);
         for operand in operands {
-            match operand.get_type(schema) {
-                Ok(data_type) if data_type.is_decimal() => has_decimal = true,
-                Ok(data_type) if data_type.is_floating() => {
+            match operand {
+                Operand::Decimal => has_decimal = true,
+                Operand::Float { is_exact } => {
                     has_float = true;
-                    is_exact = is_exact && as_decimal(operand).is_some();
+                    are_exact = are_exact && is_exact;
                 }
-                _ => {}
+                Operand::Other => {}
             }
         }
-        (has_decimal && has_float).then_some(if is_exact { Self::Decimals } else { Self::Floats })
+        (has_decimal && has_float).then_some(if are_exact { Self::Decimals } else { Self::Floats })
     }
 
     fn of_operand(self, operand: Expr, schema: &DFSchema) -> Expr {
-        match (self, operand.get_type(schema)) {
-            (Self::Decimals, Ok(data_type)) if data_type.is_floating() => as_decimal(&operand).unwrap_or(operand),
-            (Self::Floats, Ok(data_type)) if data_type.is_decimal() => cast(operand, DataType::Float64),
-            _ => operand,
+        let Ok(of) = operand.get_type(schema) else { return operand };
+        let said = operand.clone();
+        self.of_typed(operand, Some(&said), &of).data
+    }
+
+    /// An operand of a type, in the type that all become. `said`: the expression that gives its value, where that is known.
+    pub(crate) fn of_typed(self, operand: Expr, said: Option<&Expr>, of: &DataType) -> Transformed<Expr> {
+        match self {
+            Self::Decimals if of.is_floating() => match said.and_then(as_decimal) {
+                Some(decimal) => Transformed::yes(decimal),
+                None => Transformed::no(operand),
+            },
+            Self::Floats if of.is_decimal() => Transformed::yes(cast(operand, DataType::Float64)),
+            _ => Transformed::no(operand),
         }
     }
 }

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
-use datafusion::logical_expr::expr::{Between, Case, Cast, InList, InSubquery, ScalarFunction, SetComparison};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::at_zone::{AT_ZONE, as_it_is, at_zone, has_zone};
 use crate::by_type::{by_type, is_by_type};
 use crate::kept_names::map_named;
+use crate::looked_for;
 use crate::one_value::compares;
 use crate::same_moments::CHOOSING;
 use crate::short_times::{is_short, with_seconds};
@@ -62,7 +63,7 @@ impl AnalyzerRule for Moments {
 }
 
 /// The zone of a session.
-struct SessionZone {
+pub(crate) struct SessionZone {
     name: Arc<str>,
 }
 
@@ -76,7 +77,7 @@ fn is_same(one: &str, other: &str) -> bool {
 const IN_ZONE: [&str; 6] = ["date_bin", "date_part", "date_trunc", "to_char", "to_date", "to_time"];
 
 impl SessionZone {
-    fn of(config: &ConfigOptions) -> Self {
+    pub(crate) fn of(config: &ConfigOptions) -> Self {
         let name = config.execution.time_zone.as_deref().unwrap_or("UTC");
         Self { name: name.into() }
     }
@@ -123,18 +124,7 @@ impl SessionZone {
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
                 self.sum(*left, op, *right, schema)
             }
-            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                let (expr, subquery) = self.member(*expr, subquery, schema)?;
-                let changed = expr.transformed || subquery.transformed;
-                let query = InSubquery { expr: Box::new(expr.data), subquery: subquery.data, negated };
-                Transformed::new_transformed(Expr::InSubquery(query), changed)
-            }
-            Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
-                let (expr, subquery) = self.member(*expr, subquery, schema)?;
-                let changed = expr.transformed || subquery.transformed;
-                let comparison = SetComparison { expr: Box::new(expr.data), subquery: subquery.data, op, quantifier };
-                Transformed::new_transformed(Expr::SetComparison(comparison), changed)
-            }
+            expr @ (Expr::InSubquery(_) | Expr::SetComparison(_)) => self.looked_for(expr, schema)?,
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 let [left, right] = fine(self.moments([*left, *right], schema), schema);
                 binary(left, op, right)
@@ -174,18 +164,12 @@ impl SessionZone {
     }
 
     /// A value and the subquery that it is looked for in, whose column is of the same kind of moment.
-    fn member(&self, expr: Expr, subquery: Subquery, schema: &DFSchema) -> Result<(Transformed<Expr>, Transformed<Subquery>)> {
-        let (of, within) = (expr.get_type(schema)?, subquery.subquery.schema().field(0).data_type().clone());
-        let column = Expr::Column(Column::from(subquery.subquery.schema().qualified_field(0)));
-        let name = subquery.subquery.schema().field(0).name().clone();
-        let column = self.moment(column, &of, subquery.subquery.schema());
-        let expr = self.moment(expr, &within, schema);
-        if !column.transformed {
-            return Ok((expr, Transformed::no(subquery)));
-        }
-        let plan = Projection::try_new(vec![column.data.alias(name)], subquery.subquery)?;
-        let subquery = Subquery { subquery: Arc::new(LogicalPlan::Projection(plan)), ..subquery };
-        Ok((expr, Transformed::yes(subquery)))
+    fn looked_for(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let changed = looked_for::changed(expr.clone(), |value, column, within| {
+            let (of, of_column) = (value.get_type(schema)?, column.get_type(within)?);
+            Ok((self.moment(value, &of_column, schema), self.moment(column, &of, within)))
+        });
+        Ok(changed?.unwrap_or_else(|| Transformed::no(expr)))
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Transformed<Expr> {
@@ -240,7 +224,7 @@ impl SessionZone {
     }
 
     /// What is to be a moment of a type with a zone: a text or a wall time is one of this zone.
-    fn moment(&self, expr: Expr, of: &DataType, schema: &DFSchema) -> Transformed<Expr> {
+    pub(crate) fn moment(&self, expr: Expr, of: &DataType, schema: &DFSchema) -> Transformed<Expr> {
         let DataType::Timestamp(unit, Some(zone)) = of else { return Transformed::no(expr) };
         if is_same(zone, &self.name) && is_same(zone, "UTC") {
             return Transformed::no(expr);

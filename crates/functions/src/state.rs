@@ -29,6 +29,7 @@ use crate::any_order::AnyOrder;
 use crate::at_zone::at_zone_udf;
 use crate::balanced::BalancedFilters;
 use crate::bounded::SessionMemory;
+use crate::branches::Branches;
 use crate::by_type::by_type_udfs;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
@@ -45,6 +46,7 @@ use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::{MomentTexts, moment_text_udf};
 use crate::moments_in_time::Moments;
+use crate::named_calls::NamedCalls;
 use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
@@ -115,6 +117,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces)])
+        .with_relation_planners(vec![Arc::new(NamedCalls)])
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(optimizer_rules())
@@ -184,7 +187,10 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
+    // Sums of days and hours are moments from here on; and what is said of a union's moments hangs on the type that they have.
+    rules.insert(0, Arc::new(Branches));
     rules.insert(0, Arc::new(Moments));
+    rules.insert(0, Arc::new(Branches));
     rules.insert(0, Arc::new(SortedInputs));
     rules.push(Arc::new(MomentTexts));
     rules

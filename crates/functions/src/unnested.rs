@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, FetchType, Filter, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
-    SkipType, SortExpr, Subquery, lit,
+    SkipType, SortExpr, Subquery, lit, when,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -240,7 +240,8 @@ impl Unnesting {
         let outer = || self.outer.iter().cloned().map(Expr::Column);
         let each_value = LogicalPlanBuilder::from(around.clone()).aggregate(outer(), Vec::<Expr>::new())?.build()?;
         let keys = self.outer.clone();
-        let (plan, value, values) = self.of_each(each_value, &keys, names)?;
+        // A value whose group HAVING drops has no row, and is NULL by the join.
+        let (plan, value, values) = self.of_each(each_value, &keys, true, names)?;
         let numbers = || 0..keys.len();
         let value_keys = numbers().map(|number| Expr::Column(key(&values, number)).alias(format!("key_{number}")));
         let results_plan = plan.project([value].into_iter().chain(value_keys))?.alias(results.as_str())?.build()?;
@@ -258,7 +259,7 @@ impl Unnesting {
     /// `query`, each of whose rows is another, with the subquery's value, and the column that this is.
     fn joined_by_row(self, query: LogicalPlan, names: &AliasGenerator) -> Result<(LogicalPlan, Expr)> {
         let columns = query.schema().columns();
-        let (plan, value, values) = self.of_each(query, &columns, names)?;
+        let (plan, value, values) = self.of_each(query, &columns, false, names)?;
         let old = columns.iter().enumerate().map(|(number, column)| {
             Expr::Column(key(&values, number)).alias_qualified(column.relation.clone(), column.name.clone())
         });
@@ -268,11 +269,12 @@ impl Unnesting {
     }
 
     /// The subquery's value for each row of `keyed`, by these columns, which all rows together have each once; the name of the relation
-    /// in which they are, one after another ([`key`]).
+    /// in which they are, one after another ([`key`]). `drops`: rows whose group HAVING drops are left out; else they have NULL.
     fn of_each(
         self,
         keyed: LogicalPlan,
         keys: &[Column],
+        drops: bool,
         names: &AliasGenerator,
     ) -> Result<(LogicalPlanBuilder, Expr, String)> {
         let values = names.next("__unnested");
@@ -302,14 +304,29 @@ impl Unnesting {
         let mut plan = each_value
             .join_on(marked.build()?, JoinType::Left, conditions)?
             .aggregate(value_keys(), aggregates.collect::<Result<Vec<Expr>>>()?)?;
+        let mut holds: Vec<Column> = Vec::new();
         for node in self.above.into_iter().rev() {
             plan = match node {
-                LogicalPlan::Projection(projection) => plan.project(projection.expr.into_iter().chain(value_keys()))?,
-                LogicalPlan::Filter(filter) => plan.filter(filter.predicate)?,
+                LogicalPlan::Projection(projection) => {
+                    let kept = value_keys().chain(holds.iter().cloned().map(Expr::Column));
+                    plan.project(projection.expr.into_iter().chain(kept))?
+                }
+                LogicalPlan::Filter(filter) if drops => plan.filter(filter.predicate)?,
+                LogicalPlan::Filter(filter) => {
+                    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+                    let name = names.next("__having");
+                    holds.push(Column::from_name(name.as_str()));
+                    plan.project(columns.into_iter().chain([filter.predicate.alias(name)]))?
+                }
                 _ => plan,
             };
         }
-        let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0))).alias(VALUE);
+        let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0)));
+        let value = match conjunction(holds.into_iter().map(Expr::Column)) {
+            Some(holds) => when(holds, value).end()?,
+            None => value,
+        };
+        let value = value.alias(VALUE);
         Ok((plan, value, values))
     }
 }

@@ -36,6 +36,10 @@ impl Frames {
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         self.0.get(name).map(|table| Arc::clone(table) as Arc<dyn TableProvider>)
     }

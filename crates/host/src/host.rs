@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
 use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
@@ -60,6 +61,7 @@ struct Inner {
     functions: Arc<Functions>,
     metrics: Metrics,
     spills: Arc<SpillFolder>,
+    memory: Arc<dyn MemoryPool>,
     samples: KeptSamples,
     activity: Activity,
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
@@ -77,6 +79,7 @@ impl Host {
             tables: Arc::default(),
             functions: Arc::new(Functions::new(fleet.clone(), Arc::clone(&options.functions))),
             spills: Arc::default(),
+            memory: Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX))),
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
             activity: Activity::default(),
@@ -206,6 +209,11 @@ impl Host {
     /// What its operators spill. Whoever ends the host removes it, or the last one who has it.
     pub fn spills(&self) -> &Arc<SpillFolder> {
         &self.inner.spills
+    }
+
+    /// What the operators of all sessions may take together.
+    pub(crate) fn memory(&self) -> &Arc<dyn MemoryPool> {
+        &self.inner.memory
     }
 
     /// From now on, super-plans that can be divided run there. The first one who says so is heeded.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, narrowed, order_joins, reduce_by_joins,
+    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, is_volatile, narrowed, order_joins, reduce_by_joins,
     replace_scalar_queries, scalar_queries,
 };
 
@@ -272,7 +271,7 @@ impl Query {
         let prepared = self.prepare_optimised(input.plan.clone(), mode, options.clone()).await?;
         let Some((table, known)) = self.computed_rows(input, prepared, mode).await? else { return Ok(None) };
         let table = Arc::new(table);
-        if mode == Mode::Run && !is_volatile(&input.plan)? {
+        if mode == Mode::Run && !is_volatile(&input.plan).map_err(fault_from_datafusion)? {
             self.computed.lock().push(Arc::clone(&table));
         }
         Ok(Some((table, known)))
@@ -382,17 +381,6 @@ impl Query {
 fn run(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<SendableRecordBatchStream, Fault> {
     let config = narrowed(state.config().clone(), &plan);
     execute_stream(plan, Arc::new(TaskContext::from(state).with_session_config(config))).map_err(fault_from_datafusion)
-}
-
-/// Whether a plan computed twice may give other rows.
-pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= node.expressions().iter().any(|expr| expr.is_volatile());
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })
-    .map_err(fault_from_datafusion)?;
-    Ok(found)
 }
 
 /// A computed table as the next cut is to see it.

@@ -34,8 +34,8 @@ fn rewritten(tokens: &[TokenWithSpan], table: &str, columns: &[String]) -> Optio
                 let number: usize = name.get(1..)?.parse().ok()?;
                 text.push_str(&quoted(columns.get(number.checked_sub(1)?)?));
             }
-            // What a subquery's names mean would change.
-            Token::Word(_) if is_word(token, "SELECT") => return None,
+            // What a subquery's names mean would change, and a column's default stands in VALUES alone.
+            Token::Word(_) if is_word(token, "SELECT") || is_word(token, "DEFAULT") => return None,
             other => text.push_str(&other.to_string()),
         }
     }
@@ -81,6 +81,7 @@ mod tests {
             "INSERT INTO t VALUES (?, ?), (1, 2)",
             "INSERT INTO t SELECT ?, ?",
             "UPDATE t SET a = ? WHERE b = ?",
+            "INSERT INTO t VALUES (?, default)",
             "INSERT INTO t VALUES (?, (SELECT max(b) FROM u WHERE b < ?))",
             "INSERT INTO t VALUES (?, ?, ?)",
             "INSERT INTO t VALUES (?",

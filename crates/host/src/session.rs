@@ -7,7 +7,6 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SessionState;
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Syntax;
@@ -69,9 +68,9 @@ pub struct Answer {
 }
 
 impl Host {
-    /// Memory and spill files for operators of this host.
+    /// The host's memory, which all sessions share, and spill files for the operators of one.
     pub fn runtime(&self) -> Arc<RuntimeEnv> {
-        let pool = Arc::new(FairSpillPool::new(usize::try_from(self.options().memory).unwrap_or(usize::MAX)));
+        let pool = Arc::clone(self.memory());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(self.spills().of_session());
         runtime.build_arc().unwrap_or_default()
     }
@@ -552,17 +551,17 @@ impl Session {
     }
 
     /// What the views of a statement are planned with. The statement's state gets a list of those that are read.
-    fn expander(&self, state: &mut SessionState) -> Arc<Expander> {
+    fn expander(&self, state: &mut SessionState, frames: &Frames) -> Arc<Expander> {
         state.config_mut().set_extension(Arc::new(ViewsRead::default()));
-        Arc::new(Expander { state: state.clone(), host: self.host.clone() })
+        Arc::new(Expander { state: state.clone(), host: self.host.clone(), has_frames: !frames.is_empty() })
     }
 
     /// What the names in the query of a view are looked up in, which is to be made.
     pub(crate) fn scope_of_views(&self, snapshot: Arc<Snapshot>) -> Scope {
         let (mut state, client, _) = self.begun(&snapshot);
-        let expander = Some(self.expander(&mut state));
-        let domain = state.config_options().catalog.default_schema.clone();
         let (tables, frames) = (Arc::clone(self.host.tables()), Frames::default());
+        let expander = Some(self.expander(&mut state, &frames));
+        let domain = state.config_options().catalog.default_schema.clone();
         let past = Past { fleet: self.host.fleet().clone(), time_zone: state.config_options().execution.time_zone.clone() };
         let (made, expanding, may_read_files) = (None, Vec::new(), false);
         Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding, may_read_files }
@@ -576,7 +575,7 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<(Query, u64), Fault> {
         let (mut state, client, change) = self.begun(&snapshot);
-        let expander = snapshot.views().next().map(|_| self.expander(&mut state));
+        let expander = snapshot.views().next().map(|_| self.expander(&mut state, parameters.frames()));
         let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
         self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
         let tables = Arc::clone(self.host.tables());

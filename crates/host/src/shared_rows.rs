@@ -12,9 +12,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Fault, SHIPPED_BYTES_MAX};
-use pithead_plan::{ScalarQuery, SharedPart};
+use pithead_plan::{ScalarQuery, SharedPart, is_volatile};
 
-use crate::query::{Mode, PreparedInput, Query, is_volatile};
+use crate::query::{Mode, PreparedInput, Query};
 
 /// The parts of one query that were computed, or that were found too large for it.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Query {
 
     /// A part's rows as a table; none where they are many, or where the part fails: the query may need less of it.
     async fn table_of(&self, part: &SharedPart) -> Result<Option<(Arc<dyn TableSource>, PreparedInput)>, Fault> {
-        if is_volatile(&part.plan)? {
+        if is_volatile(&part.plan).map_err(fault_from_datafusion)? {
             return Ok(None);
         }
         let Some(input) = self.rows_of(part).await.unwrap_or_else(|fault| {

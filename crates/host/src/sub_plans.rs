@@ -14,8 +14,7 @@ use datafusion::catalog::{
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::execution::SessionState;
-use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::runtime_env::RuntimeEnv;
 
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection, TableScan, TableScanBuilder};
 use futures::StreamExt;
@@ -100,9 +99,7 @@ impl FromAbove {
 impl SubPlans {
     /// Over the drives that `host` is connected to, in the memory that it has.
     pub fn new(host: Host) -> SubPlans {
-        let pool = Arc::new(FairSpillPool::new(usize::try_from(host.options().memory).unwrap_or(usize::MAX)));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(host.spills().of_session());
-        let runtime = runtime.build_arc().unwrap_or_default();
+        let runtime = host.runtime();
         SubPlans { host, runtime }
     }
 

@@ -3,6 +3,7 @@
 
 mod creating;
 mod definition;
+mod in_full;
 mod listing;
 mod reading;
 

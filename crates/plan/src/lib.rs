@@ -52,7 +52,7 @@ pub use replan::{ReplanPoint, replannable, with_replan_point};
 pub use rollup::RollUp;
 pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
 pub use shared_part::SharedPart;
-pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
+pub use subquery::{ScalarQuery, is_volatile, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, changes_something, consume, references, substrait_version};
 pub use width::narrowed;
 

@@ -32,23 +32,41 @@ pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
             })
         })
     })?;
-    Ok(dedup(found))
+    distinct(found)
 }
 
 /// The plan with each query of `values` replaced by its value.
 pub fn replace_scalar_queries(plan: LogicalPlan, values: &[(ScalarQuery, ScalarValue)]) -> Result<LogicalPlan> {
+    let mut is_used = vec![false; values.len()];
+    let mut value_of = |plan: &LogicalPlan| {
+        let mut equal = (0..values.len()).filter(|place| values[*place].0.plan == *plan);
+        let first = equal.next()?;
+        // Those that are there twice are others each time.
+        let place = std::iter::once(first).chain(equal).find(|place| !is_used[*place]).unwrap_or(first);
+        is_used[place] = true;
+        Some(values[place].1.clone())
+    };
     let replaced = plan.transform_down_with_subqueries(|node| {
         map_named(node, |expr| {
             expr.transform_down(|expr| {
-                let value = uncorrelated(&expr).and_then(|plan| values.iter().find(|(query, _)| &query.plan == plan));
-                Ok(match value {
-                    Some((_, value)) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                Ok(match uncorrelated(&expr).and_then(&mut value_of) {
+                    Some(value) => Transformed::yes(Expr::Literal(value, None)),
                     None => Transformed::no(expr),
                 })
             })
         })
     })?;
     replaced.data.recompute_schema()
+}
+
+/// Whether a plan that is computed twice may have other rows each time.
+pub fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = node.expressions().iter().any(Expr::is_volatile);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 fn uncorrelated(expr: &Expr) -> Option<&LogicalPlan> {
@@ -68,12 +86,13 @@ fn subquery_of(expr: &Expr) -> Option<&LogicalPlan> {
     }
 }
 
-fn dedup(queries: Vec<ScalarQuery>) -> Vec<ScalarQuery> {
+/// Each query once. One whose rows are others each time is another one each time.
+fn distinct(queries: Vec<ScalarQuery>) -> Result<Vec<ScalarQuery>> {
     let mut distinct: Vec<ScalarQuery> = Vec::new();
     for query in queries {
-        if !distinct.iter().any(|known| known.plan == query.plan) {
+        if is_volatile(&query.plan)? || !distinct.iter().any(|known| known.plan == query.plan) {
             distinct.push(query);
         }
     }
-    distinct
+    Ok(distinct)
 }

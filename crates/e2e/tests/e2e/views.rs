@@ -169,6 +169,34 @@ fn a_view_whose_table_is_gone_is_listed_and_says_so_when_it_is_read() {
     });
 }
 
+#[test]
+fn tables_of_one_name_in_two_domains_are_two() {
+    block_on(async {
+        let (setup, session) = setup().await;
+        let made = [
+            "CREATE TABLE main.t AS SELECT 1 AS x",
+            "CREATE TABLE lab.t AS SELECT 100 AS x",
+            "SET datafusion.catalog.default_schema = lab",
+            "CREATE VIEW highest AS SELECT (SELECT max(x) FROM t) AS m",
+            "CREATE VIEW later AS WITH t AS (SELECT x + 1 AS x FROM t) SELECT x FROM t WHERE x > (SELECT min(x) - 1 FROM t)",
+            "CREATE VIEW joined AS SELECT t.x FROM t JOIN t AS u ON t.x = u.x",
+            "SET datafusion.catalog.default_schema = main",
+            "CREATE VIEW joined AS SELECT t.x FROM t JOIN t AS u ON t.x = u.x",
+        ];
+        run(&session, &made).await;
+        for (query, rows) in [
+            ("SELECT (SELECT max(x) FROM t) AS here, m AS there FROM lab.highest", "1\t100"),
+            ("SELECT x FROM lab.later WHERE x NOT IN (SELECT x FROM t)", "101"),
+            ("SELECT a.x, b.x FROM t AS a JOIN lab.later AS b ON a.x <> b.x", "1\t101"),
+            ("SELECT x FROM joined UNION ALL SELECT x FROM lab.joined ORDER BY x", "1\n100"),
+            ("SELECT x FROM t WHERE x IN (SELECT x FROM lab.t) OR x IN (SELECT x FROM t)", "1"),
+        ] {
+            assert_eq!(text(&session, query).await, rows, "{query}");
+        }
+        setup.shutdown().await;
+    });
+}
+
 fn rows(replies: &[Reply]) -> Vec<Vec<String>> {
     let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
     replies.iter().filter(|reply| reply.0 == 'D').map(|reply| reply.row().into_iter().map(text).collect()).collect()

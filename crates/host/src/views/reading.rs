@@ -19,6 +19,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View};
 
 use super::definition::query_of;
+use super::in_full::in_full;
 use crate::schemas::{Scope, catalogs};
 use crate::statement::operators;
 use crate::statement_plan::plan_of;
@@ -35,6 +36,8 @@ const NODES_MAX: usize = 4_096;
 pub(crate) struct Expander {
     pub(crate) state: SessionState,
     pub(crate) host: Host,
+    /// Whether the statement has tables in memory, of whatever names.
+    pub(crate) has_frames: bool,
 }
 
 impl std::fmt::Debug for Expander {
@@ -132,7 +135,14 @@ pub(super) async fn planned(scope: &Scope, name: &DatasetName, view: &View) -> R
     expander.host.functions().put_into(&mut state, &scope.snapshot, &may_read)?;
     let inner = Scope { made: None, frames: Frames::default(), domain: view.domain.clone(), expanding, ..scope.clone() };
     state.register_catalog_list(catalogs(inner));
-    let plan = plan_of(&state, query_of(&view.sql)?).await.map_err(fault_from_datafusion)?;
+    let mut query = query_of(&view.sql)?;
+    if expander.has_frames || expander.state.config_options().catalog.default_schema != view.domain {
+        in_full(&mut query, &view.domain, |table| {
+            let name = DatasetName { domain: view.domain.clone(), dataset: table.to_owned() };
+            scope.snapshot.dataset(&name).is_some() || scope.snapshot.view(&name).is_some()
+        });
+    }
+    let plan = plan_of(&state, query).await.map_err(fault_from_datafusion)?;
     refuse_broken(&plan)?;
     count_nodes(&plan)?;
     named(plan, &view.columns)

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, RESERVED};
+use pithead_plan::is_volatile;
 
 /// A MERGE, planned: the table, the source, and the clauses.
 pub(super) struct Merge {
@@ -201,7 +202,7 @@ impl Merge {
             }
         }
         let asked = std::iter::once(&self.op.on).chain(self.op.clauses.iter().filter_map(|it| it.predicate.as_ref()));
-        if asked.clone().any(Expr::is_volatile) || is_volatile(&self.source)? {
+        if asked.clone().any(Expr::is_volatile) || is_volatile(&self.source).map_err(fault_from_datafusion)? {
             return Err(Fault::new(Blame::Unsupported, "a MERGE whose source or conditions have random values")
                 .hint("write the source's rows into a table first: CREATE TABLE … AS SELECT …"));
         }
@@ -222,19 +223,6 @@ fn exprs(clause: &MergeIntoClause) -> impl Iterator<Item = &Expr> {
         MergeIntoAction::Delete => vec![],
     };
     clause.predicate.iter().chain(values)
-}
-
-fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
-    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-    let mut found = false;
-    let looked = plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(part.is_volatile_node()))?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    });
-    looked.map_err(fault_from_datafusion)?;
-    Ok(found)
 }
 
 /// Whether any of the clauses is about a row. There is none: none is.

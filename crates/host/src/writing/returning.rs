@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use pithead_door::Batches;
+use pithead_door::{Batches, batch_bytes};
 use pithead_functions::{fault_from_datafusion, ready_to_run};
 use pithead_model::{Blame, Fault, FaultKind};
 
@@ -180,7 +180,7 @@ impl Returned {
 impl Returning {
     fn add(&self, batch: &RecordBatch) -> Result<(), Fault> {
         let mut kept = self.kept.lock();
-        kept.reserved.try_grow(batch.get_array_memory_size()).map_err(|_| {
+        kept.reserved.try_grow(batch_bytes(batch)).map_err(|_| {
             let fault = Fault::new(Blame::Limit, "the rows of RETURNING take more memory than the host's statements have");
             fault.of_kind(FaultKind::Memory).hint("leave RETURNING out, or change fewer rows at a time")
         })?;
