@@ -249,7 +249,9 @@ impl Manifests {
             expected: before.map_or(Expected::Absent, |before| Expected::Version(before.version.clone())),
         };
         let writes = std::iter::once(Write::Put(put)).chain(aside).chain(old).collect();
-        match self.store.write(writes, Durability::Through) {
+        // What names less than before lets something be deleted, which has to go on where there is no more room.
+        let is_shorter = before.is_some_and(|before| text.len() < before.bytes.len());
+        match self.store.write(writes, if is_shorter { Durability::Reserved } else { Durability::Through }) {
             Ok(()) => {
                 self.parsed.remember(&manifest.domain, text, Arc::clone(manifest));
                 Ok(true)

@@ -63,7 +63,8 @@ impl States {
         let mut next = DeviceState::clone(&self.get());
         change(&mut next)?;
         let json = serde_json::to_vec(&next).map_err(|error| StoreError::TooLarge(error.to_string()))?;
-        self.store.write(vec![Write::put(STATE_KEY, json)], Durability::Through)?;
+        // A locked drive that is full is unlocked all the same.
+        self.store.write(vec![Write::put(STATE_KEY, json)], Durability::Reserved)?;
         *self.now.write() = Arc::new(next);
         Ok(())
     }

@@ -113,6 +113,9 @@ pub enum Durability {
     /// FLUSH).
     #[default]
     Through,
+    /// As [`Durability::Through`], in room that other writes leave free, if need be. For what has to be noted before
+    /// something can be deleted: without it, nothing could be given back on a full medium.
+    Reserved,
     /// After the next flush or write-through. The write is visible at once. After a crash, all writes up to some moment
     /// are there and none after it: never a later write without an earlier one (Kinetic's WRITEBACK).
     Back,

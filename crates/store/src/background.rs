@@ -42,7 +42,7 @@ fn work(core: &Core, compacts: bool) {
     // After an error the thread waits longer, so that it does not call a broken medium all the time.
     let mut pause = FLUSH_AFTER;
     while !wait(core, pause) {
-        let done = core.flush().and_then(|()| core.compact(&|| compacts && pace(core)));
+        let done = core.make_durable().and_then(|()| core.compact(&|| compacts && pace(core)));
         core.keep_journal();
         match done {
             Ok(_) => pause = FLUSH_AFTER,

@@ -127,7 +127,7 @@ impl Core {
         // Another thread that compacts for so long gives back room as well.
         let Some(mut compaction) = self.work.compaction.try_lock_for(RECLAIM_WAIT) else { return true };
         self.segments.seal(None);
-        let tried = self.flush().and_then(|()| {
+        let tried = self.make_durable().and_then(|()| {
             for _ in 0..RECLAIMED_MAX {
                 if !compaction.end_job(self)? {
                     break;
@@ -266,7 +266,7 @@ impl Punching {
             let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
             let (gaps, next) = gaps(self.at, end, &places);
             // A crash must not bring back values that are dead here.
-            core.flush()?;
+            core.make_durable()?;
             (self.gaps, self.at) = (gaps.into(), next);
             return Ok(Stepped::Did(0));
         }

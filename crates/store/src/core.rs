@@ -137,8 +137,9 @@ impl Core {
 
     pub fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
         check_batch(&batch)?;
-        let depth = if durability == Durability::Through { Depth::Logged } else { Depth::Back };
-        self.commit(Vec::new(), Pinned::new(self.segments.clone()), batch, depth)
+        let depth = if durability == Durability::Back { Depth::Back } else { Depth::Logged };
+        let kept = if durability == Durability::Reserved { 0 } else { self.reserve_bytes };
+        self.commit(Vec::new(), Pinned::new(self.segments.clone()), batch, depth, kept)
     }
 
     pub fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
@@ -157,12 +158,12 @@ impl Core {
         }
         claimed?;
         check_batch(&batch)?;
-        self.commit(changes, pinned, batch, Depth::Logged)
+        self.commit(changes, pinned, batch, Depth::Logged, self.reserve_bytes)
     }
 
     pub fn stage(&self, value: &Value) -> Result<Staged, StoreError> {
         self.check_writable()?;
-        Ok(self.segments.stage(self.place(b"a staged value", value)?))
+        Ok(self.segments.stage(self.place(b"a staged value", value, self.reserve_bytes)?))
     }
 
     pub fn unstage(&self, staged: &Staged) {
@@ -172,15 +173,22 @@ impl Core {
         }
     }
 
-    /// Makes all written-back data durable, and all commits in the index.
+    /// Makes all written-back data durable, and all commits in the index. What could not be made durable before is told
+    /// to who calls this, once.
     pub fn flush(&self) -> Result<(), StoreError> {
-        if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
-            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Depth::Indexed)?;
-        }
+        self.make_durable()?;
         match self.index.take_lost() {
             None => Ok(()),
             Some(why) => Err(self.index_error(&format!("writes that were written back are lost: {why}"))),
         }
+    }
+
+    /// The same for the store itself, which leaves what was lost to be told to a writer.
+    pub fn make_durable(&self) -> Result<(), StoreError> {
+        if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
+            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Depth::Indexed, self.reserve_bytes)?;
+        }
+        Ok(())
     }
 
     /// Takes care of the journal: flushes it, and writes a new base when one is needed. Failures are only logged, since
@@ -189,7 +197,7 @@ impl Core {
         let Some(journal) = self.index.journal() else { return };
         journal.mark(self.index.durable_commit());
         if journal.wants_base()
-            && let Err(error) = self.flush().and_then(|()| self.write_base(journal))
+            && let Err(error) = self.make_durable().and_then(|()| self.write_base(journal))
         {
             tracing::warn!(%error, "the journal could not be made anew");
         }
@@ -210,16 +218,23 @@ impl Core {
         Ok(StoreUse { keys, value_bytes, deduplicated_bytes: recipe_bytes, pack_bytes, dead_bytes, free_bytes, cache })
     }
 
-    /// Writes the large values of the batch, then commits all.
-    fn commit(&self, mut changes: Batch, mut pinned: Pinned, batch: Vec<Write>, depth: Depth) -> Result<(), StoreError> {
+    /// Writes the large values of the batch, then commits all. `kept`: bytes that it leaves free on the medium.
+    fn commit(
+        &self,
+        mut changes: Batch,
+        mut pinned: Pinned,
+        batch: Vec<Write>,
+        depth: Depth,
+        kept: u64,
+    ) -> Result<(), StoreError> {
         self.check_writable()?;
         for write in batch {
             changes.push(match write {
                 Write::Delete { key, expected } => Change { key, expected, action: Action::Delete },
-                Write::Put(put) => self.put(put, &mut pinned)?,
+                Write::Put(put) => self.put(put, &mut pinned, kept)?,
                 Write::Copy { from, to, splice } => {
                     self.allow_recipes()?;
-                    let splice = splice.map(|splice| self.splice(&to, splice, &mut pinned)).transpose()?;
+                    let splice = splice.map(|splice| self.splice(&to, splice, &mut pinned, kept)).transpose()?;
                     let [pack, own, copy] = [(); 3].map(|()| self.next_number());
                     let action = Action::Copy { from, pack, own, copy, splice };
                     Change { key: to, expected: Expected::Any, action }
@@ -228,7 +243,7 @@ impl Core {
         }
         let index_bytes = changes.iter().map(Change::index_bytes).sum();
         if index_bytes > 0 {
-            self.check_room(index_bytes)?;
+            self.check_room(index_bytes, kept)?;
         }
         if depth > Depth::Back {
             // The flush is here and not in the leader's commit, so that it goes on during an earlier commit.
@@ -244,31 +259,31 @@ impl Core {
         self.queue.commit(self, Request { batch, pinned, depth })
     }
 
-    fn put(&self, put: Put, pinned: &mut Pinned) -> Result<Change, StoreError> {
+    fn put(&self, put: Put, pinned: &mut Pinned, kept: u64) -> Result<Change, StoreError> {
         let Put { key, value, version, tag, expected } = put;
-        let value = self.new_value(&key, value, pinned)?;
+        let value = self.new_value(&key, value, pinned, kept)?;
         Ok(Change { key, expected, action: Action::Put { version, tag, value } })
     }
 
     /// Writes a value, where it is a large one.
-    fn new_value(&self, key: &Key, value: Value, pinned: &mut Pinned) -> Result<NewValue, StoreError> {
+    fn new_value(&self, key: &Key, value: Value, pinned: &mut Pinned, kept: u64) -> Result<NewValue, StoreError> {
         if value.len() < SEGMENT_BYTES_MIN {
             return Ok(NewValue::Inline(value));
         }
-        let extent = self.place(key, &value)?;
+        let extent = self.place(key, &value, kept)?;
         let (place, checksum) = (extent.place, extent.checksum);
         pinned.add(extent);
         Ok(NewValue::Segment { place, checksum })
     }
 
     /// Writes what is new around a part of a value.
-    fn splice(&self, to: &Key, splice: Splice, pinned: &mut Pinned) -> Result<Box<Spliced>, StoreError> {
+    fn splice(&self, to: &Key, splice: Splice, pinned: &mut Pinned, room: u64) -> Result<Box<Spliced>, StoreError> {
         let Splice { head, kept, tail, was, checksum } = splice;
         // A value has at most 64 MiB, which all of these are parts of.
         let short = |bytes: u64| u32::try_from(bytes).map_err(|_| corrupt(to, "a part of it begins behind any value"));
         let around = match [&head[..], &tail].concat() {
             around if around.is_empty() => None,
-            around => Some((self.next_number(), self.new_value(to, around.into(), pinned)?)),
+            around => Some((self.next_number(), self.new_value(to, around.into(), pinned, room)?)),
         };
         Ok(Box::new(Spliced {
             was,
@@ -289,20 +304,18 @@ impl Core {
     }
 
     /// Writes a large value. If there is no room, it gives back dead room first.
-    fn place(&self, key: &[u8], value: &[u8]) -> Result<Extent, StoreError> {
+    fn place(&self, key: &[u8], value: &[u8], kept: u64) -> Result<Extent, StoreError> {
         let what = crate::api::show_key(key);
-        match self.segments.write(&what, value, self.reserve_bytes) {
-            Err(StoreError::NoSpace { .. }) if self.reclaim(value.len() as u64) => {
-                self.segments.write(&what, value, self.reserve_bytes)
-            }
+        match self.segments.write(&what, value, kept) {
+            Err(StoreError::NoSpace { .. }) if self.reclaim(value.len() as u64) => self.segments.write(&what, value, kept),
             written => written,
         }
     }
 
-    fn check_room(&self, needed: u64) -> Result<(), StoreError> {
+    fn check_room(&self, needed: u64, kept: u64) -> Result<(), StoreError> {
         let has_room = || {
             let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
-            Ok::<_, StoreError>(free >= needed.saturating_add(self.reserve_bytes))
+            Ok::<_, StoreError>(free >= needed.saturating_add(kept))
         };
         if has_room()? || (self.reclaim(needed) && has_room()?) {
             return Ok(());

@@ -93,9 +93,9 @@ impl DiskStore {
     /// Gives back all dead room that is worth it, before it returns. The open segment takes no more values then.
     pub fn compact_now(&self) -> Result<Compacted, StoreError> {
         self.core.segments.seal(None);
-        self.core.flush()?;
+        self.core.make_durable()?;
         let done = self.core.compact(&|| true)?;
-        self.core.flush()?;
+        self.core.make_durable()?;
         self.core.keep_journal();
         Ok(done)
     }
@@ -177,7 +177,10 @@ impl Drop for DiskStore {
     fn drop(&mut self) {
         self.background = None;
         self.core.segments.seal(None);
-        if let Err(error) = self.core.flush().and_then(|()| self.core.index.end_log()) {
+        if let Some(why) = self.core.index.take_lost() {
+            tracing::error!(why, "writes that were written back are lost, and no flush has said so");
+        }
+        if let Err(error) = self.core.make_durable().and_then(|()| self.core.index.end_log()) {
             tracing::error!(%error, "the store could not be flushed when it was closed");
             // Data that could not be flushed must not come back by redb's own last commit.
             self.core.index.give_up_unflushed("the store was closed");

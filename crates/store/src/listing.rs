@@ -34,6 +34,27 @@ pub fn each_readable_entry(store: &dyn Store, prefix: &str, mut look: impl FnMut
     Ok(false)
 }
 
+/// At most so many entries from a key on, in order: fewer where some of them cannot be read. None: the first one cannot.
+pub(crate) fn readable_from(store: &dyn Store, start: Bound<Key>, most: usize) -> Result<Option<Vec<Entry>>, StoreError> {
+    let mut range = KeyRange { start, limit: most.max(1), ..KeyRange::all() };
+    loop {
+        match store.range(&range) {
+            Ok(entries) => return Ok(Some(entries)),
+            Err(StoreError::Corrupt { .. }) if range.limit > 1 => range.limit /= 2,
+            Err(StoreError::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The first key behind what cannot be read after `start`; none: there is no other.
+pub(crate) fn first_behind(store: &dyn Store, start: Bound<Key>) -> Result<Option<Key>, StoreError> {
+    let mut first = None;
+    let range = KeyRange { start, reverse: true, ..KeyRange::all() };
+    list_readable(store, range, &mut |entry: &Entry| first = Some(entry.key.clone()))?;
+    Ok(first)
+}
+
 /// How far entries could be listed.
 enum Listed {
     All,
@@ -66,7 +87,7 @@ fn list_readable(store: &dyn Store, mut range: KeyRange, look: &mut impl FnMut(&
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Durability, MemoryStore, Staged, StoreUse, Value, Write};
 
@@ -84,9 +105,9 @@ mod tests {
 
     /// A store that cannot list some of its keys, as if they lay on a damaged page of the index.
     #[derive(Debug)]
-    struct Holed {
-        inner: MemoryStore,
-        hidden: std::ops::Range<Key>,
+    pub(crate) struct Holed {
+        pub(crate) inner: MemoryStore,
+        pub(crate) hidden: std::ops::Range<Key>,
     }
 
     impl Store for Holed {

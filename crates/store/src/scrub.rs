@@ -9,8 +9,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::show_key;
 use crate::core::Core;
 use crate::index::{StoredValue, corrupt};
+use crate::listing::{first_behind, readable_from};
 use crate::sum::Sum;
-use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
+use crate::{Entry, Key, Store, StoreError, Value};
 
 /// Keys that are listed at once.
 const KEYS: usize = 64;
@@ -39,13 +40,23 @@ pub struct Scrub {
     done_bytes: u64,
     damaged: Vec<Key>,
     damaged_more: u64,
+    /// Nothing more of the index can be read.
+    has_ended: bool,
 }
 
 impl Scrub {
     /// A round that begins at the first key.
     pub fn new(store: Arc<dyn Store>) -> Scrub {
-        let checking = Checking::default();
-        Scrub { store, after: None, listed: VecDeque::new(), checking, done_bytes: 0, damaged: vec![], damaged_more: 0 }
+        Scrub {
+            store,
+            after: None,
+            listed: VecDeque::new(),
+            checking: Checking::default(),
+            done_bytes: 0,
+            damaged: Vec::new(),
+            damaged_more: 0,
+            has_ended: false,
+        }
     }
 
     /// Goes on after a key, in a round in which so many bytes were checked before.
@@ -71,7 +82,7 @@ impl Scrub {
     /// Checks at most so many bytes; how many it was. None: the round is over, and the next step begins another one.
     pub fn step(&mut self, bytes_max: u64) -> Result<Option<u64>, StoreError> {
         let Some(entry) = self.listed.front() else {
-            if !self.list()? {
+            if self.has_ended || !self.list()? {
                 *self = Scrub::new(Arc::clone(&self.store));
                 return Ok(None);
             }
@@ -97,9 +108,26 @@ impl Scrub {
         Ok(Some(bytes))
     }
 
+    /// Lists the next keys. Where the index cannot be read, those behind it: the damage counts as one key, whose name
+    /// nobody knows.
     fn list(&mut self) -> Result<bool, StoreError> {
         let start = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        self.listed = self.store.range(&KeyRange { start, limit: KEYS, ..KeyRange::all() })?.into();
+        let listed = match readable_from(&*self.store, start.clone(), KEYS)? {
+            Some(listed) => listed,
+            None => {
+                let after = self.after.as_deref().map_or("the first key".to_owned(), show_key);
+                tracing::error!(after, "a part of the index cannot be read; the values behind it are read all the same");
+                self.damaged_more += 1;
+                match first_behind(&*self.store, start)? {
+                    Some(key) => readable_from(&*self.store, Bound::Included(key), KEYS)?.unwrap_or_default(),
+                    None => {
+                        self.has_ended = true;
+                        return Ok(true);
+                    }
+                }
+            }
+        };
+        self.listed = listed.into();
         Ok(!self.listed.is_empty())
     }
 }
@@ -174,6 +202,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::listing::tests::Holed;
     use crate::{DiskStore, MemoryStore, StoreOptions, Write};
 
     const LARGE: usize = 300_000;
@@ -242,6 +271,23 @@ mod tests {
         let (bytes, damaged) = round(&mut scrub);
         assert_eq!(damaged, [Key::from_static(b"l\x07")]);
         assert!(bytes >= 19 * LARGE as u64, "{bytes}");
+    }
+
+    #[test]
+    fn a_hole_in_the_index_is_told_and_ends_no_round() {
+        for (hidden, read) in [(10..12_u8, 198), (0..1, 199), (199..200, 199), (0..200, 0)] {
+            let store =
+                Holed { inner: MemoryStore::new(), hidden: vec![b's', hidden.start].into()..vec![b's', hidden.end].into() };
+            let small = (0..200_u8).map(|number| Write::put(vec![b's', number], vec![number; 100]));
+            store.write(small.collect(), crate::Durability::Through).unwrap();
+            let mut scrub = Scrub::new(Arc::new(store));
+            let (mut bytes, mut damaged) = (0, 0);
+            while let Some(step) = scrub.step(64 << 10).unwrap() {
+                bytes += step;
+                damaged = scrub.damaged().0;
+            }
+            assert_eq!((bytes, damaged), (read * 100, 1), "{hidden:?}");
+        }
     }
 
     #[test]

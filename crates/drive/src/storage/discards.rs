@@ -160,7 +160,7 @@ fn condemn(store: &dyn Store, runs: &[SliceKey]) -> Result<(), Fault> {
             serde_json::to_vec(run).map_err(|error| Fault::new(Blame::Bug, format!("a key that is no JSON: {error}")))?;
         Ok(Write::put(condemned_key(run), value))
     };
-    Ok(store.write(runs.iter().map(note).collect::<Result<_, Fault>>()?, Durability::Through)?)
+    Ok(store.write(runs.iter().map(note).collect::<Result<_, Fault>>()?, Durability::Reserved)?)
 }
 
 /// Deletes a run's slices with their filters, its metadata slice, and the note that it was to go: all or none.

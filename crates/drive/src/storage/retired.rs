@@ -138,7 +138,7 @@ fn retire(store: &dyn Store, runs: Vec<(SliceKey, u64)>, now: Retired) -> Result
     }
     if !notes.is_empty() {
         tracing::info!(runs = notes.len(), "kept for versions that name them");
-        store.write(notes.into_values().collect(), Durability::Through)?;
+        store.write(notes.into_values().collect(), Durability::Reserved)?;
     }
     Ok(others)
 }

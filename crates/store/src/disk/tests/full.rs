@@ -43,6 +43,13 @@ fn fill(dir: &Path) {
     assert!(matches!(store.stage(value(1, 1 << 20)), Err(StoreError::NoSpace { .. })));
     let many = |seed: u8| (0..200).map(|n| put(&format!("s{n}"), value(seed, 60_000))).collect::<Vec<_>>();
     assert!(matches!(store.through(many(0)), Err(StoreError::NoSpace { .. })));
+    // What has to be noted before something can go has room all the same.
+    let fillers = (0..).map(|number| store.through(vec![put(&format!("filler/{number}"), value(1, 60_000))]));
+    let added = fillers.take_while(Result::is_ok).count();
+    let note = || vec![put("note", value(1, 60_000))];
+    assert!(matches!(store.through(note()), Err(StoreError::NoSpace { .. })));
+    store.write(note(), Durability::Reserved).unwrap();
+    store.through((0..added).map(|number| delete(&format!("filler/{number}"))).chain([delete("note")]).collect()).unwrap();
     // Another program uses up the store's reserve.
     let mut other = fs::File::create(dir.join("other")).unwrap();
     while std::io::Write::write_all(&mut other, &[1; 4096]).is_ok() {}

@@ -408,3 +408,20 @@ fn durable_puts_by_the_log_and_by_the_index() {
     println!("puts a second: {:.0} by the log, {:.0} by the index, {:.0} to a bare file", rates[0], rates[1], rates[2]);
     println!("bytes of both indexes: {:?}", stores.map(|store| store.core.index.bytes().unwrap()));
 }
+
+/// What the store's own thread could not make durable is told to the next writer who asks.
+#[test]
+fn values_that_were_written_back_and_lost_are_told_to_a_writer() {
+    let (medium, store) = filled();
+    store.write(vec![put("lost", value(1, LARGE))], Durability::Back).unwrap();
+    medium.set_trouble(vec![Trouble { times: 4, ..Trouble::io(&[Call::Flush], 0) }]);
+    assert!(store.core.make_durable().is_err());
+    medium.set_trouble(Vec::new());
+    store.core.make_durable().unwrap();
+    store.core.compact(&|| true).unwrap();
+    store.core.keep_journal();
+    assert_eq!(store.held("lost"), None);
+    let told = store.flush().unwrap_err().to_string();
+    assert!(told.contains("lost"), "{told}");
+    store.flush().unwrap();
+}
