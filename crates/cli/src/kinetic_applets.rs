@@ -13,7 +13,6 @@ use pithead_kinetic::proto::ManageApplet;
 use pithead_kinetic::{Applets, Caller, Code, Failure, Managing, Output, Permission, SLICES, keys};
 use pithead_model::{Blame, DatasetName, Fault};
 use pithead_sched::{Class, TaskLost};
-use pithead_store::Durability;
 
 use crate::program::{LineFormat, Lines};
 
@@ -58,7 +57,7 @@ impl DriveApplets {
                 Ok((output, rows)) => (Ok(output), rows),
                 Err(fault) => (Err(fault), 0),
             };
-            return self.answer(request, caller, output, Some(&format!("{rows} rows"))).await;
+            return answer(request, caller, output, Some(&format!("{rows} rows")));
         }
         let (module, application) = self.application(request, caller).await?;
         let (drive, reads) = (Arc::clone(&self.0), Arc::new(CallerReads(caller.clone())));
@@ -74,7 +73,7 @@ impl DriveApplets {
                 Err(fault) => Err(failure(&fault)),
             }
         });
-        self.answer(request, caller, running.abort_on_drop().await.map_err(lost)??, None).await
+        answer(request, caller, running.abort_on_drop().await.map_err(lost)??, None)
     }
 
     /// The rows of a sub-plan as a stream of Arrow IPC, and how many they are, or why it failed.
@@ -143,33 +142,28 @@ impl DriveApplets {
         };
         self.0.shared().pool.spawn_blocking(read).await.map_err(lost)?
     }
+}
 
-    /// Puts the output where the client wants it. `described`: what is said of output that is no text.
-    async fn answer(
-        &self,
-        request: &ManageApplet,
-        caller: &Caller,
-        outcome: Result<Vec<u8>, Fault>,
-        described: Option<&str>,
-    ) -> Result<Output, Failure> {
-        let output = match outcome {
-            Ok(output) => output,
-            Err(fault) => return Ok(Output { message: message(1, &fault.to_string(), b""), value: Bytes::new() }),
-        };
-        if let Some(key) = &request.output_key {
-            let (write, store) = (caller.put(key, output.clone().into())?, self.0.shared().store);
-            let written = move || store.write(vec![write], Durability::Through);
-            self.0.shared().pool.spawn_blocking(written).await.map_err(lost)??;
-        }
-        let quoted = match described {
-            Some(described) => described.as_bytes(),
-            None if request.output_key.is_some() => &[],
-            None => &output[..output.len().min(QUOTED_BYTES_MAX)],
-        };
-        let message = message(0, "", quoted);
-        let value = if request.set_value_in_response == Some(true) { output.into() } else { Bytes::new() };
-        Ok(Output { message, value })
-    }
+/// The output, and where the client wants it put. `described`: what is said of output that is no text.
+fn answer(
+    request: &ManageApplet,
+    caller: &Caller,
+    outcome: Result<Vec<u8>, Fault>,
+    described: Option<&str>,
+) -> Result<Output, Failure> {
+    let output = match outcome {
+        Ok(output) => Bytes::from(output),
+        Err(fault) => return Ok(Output { message: message(1, &fault.to_string(), b""), ..Output::default() }),
+    };
+    let put = request.output_key.as_ref().map(|key| caller.put(key, output.clone())).transpose()?;
+    let quoted = match described {
+        Some(described) => described.as_bytes(),
+        None if put.is_some() => &[],
+        None => &output[..output.len().min(QUOTED_BYTES_MAX)],
+    };
+    let message = message(0, "", quoted);
+    let value = if request.set_value_in_response == Some(true) { output } else { Bytes::new() };
+    Ok(Output { message, value, put })
 }
 
 fn lost(lost: TaskLost) -> Failure {
@@ -277,7 +271,7 @@ mod tests {
     use pithead_drive::{DriveOptions, FILE_PREFIX};
     use pithead_embed::LoadModule;
     use pithead_kinetic::{Identity, Limits, Scope};
-    use pithead_store::Write;
+    use pithead_store::{Durability, Write};
 
     use super::guests::guest;
     use super::*;
@@ -335,7 +329,7 @@ mod tests {
         };
         let output = managed(&drive, request, Identity::factory()).await.unwrap();
         assert_eq!((output.message.as_str(), &output.value[..]), ("0:0::", &b"kept\n"[..]));
-        assert_eq!(store.get(&keys::stored(b"out")).unwrap().unwrap().0, "kept\n");
+        assert_eq!(output.put, Some(Write::put(keys::stored(b"out"), "kept\n")), "the service puts it");
         // What a PUT could not name is refused before the program runs.
         for (key, code) in [("pithead/slice/x", Code::NotAuthorized), (&*"k".repeat(4_097), Code::InvalidRequest)] {
             let request = ManageApplet {
@@ -343,7 +337,6 @@ mod tests {
                 ..execute(&["pithead/program/echo"], &["x"])
             };
             assert_eq!(managed(&drive, request, Identity::factory()).await.unwrap_err().code, code, "{key}");
-            assert!(store.get(&keys::stored(key.as_bytes())).unwrap().is_none(), "{key}");
         }
         let absent = managed(&drive, execute(&["shard-1", "shard-3"], &["kept"]), Identity::factory()).await.unwrap_err();
         assert_eq!((absent.code, absent.what.as_str()), (Code::InvalidExecute, "there is no key shard-3"));

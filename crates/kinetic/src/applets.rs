@@ -24,6 +24,8 @@ pub struct Output {
     pub message: String,
     /// The value of the answer.
     pub value: Bytes,
+    /// What the client wants put before the answer. It is put whether or not the time is over meanwhile.
+    pub put: Option<Write>,
 }
 
 /// Who asks for a program.

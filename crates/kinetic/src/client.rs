@@ -68,12 +68,21 @@ pub enum ClientError {
     /// The drive did not answer in time.
     #[error("no answer within {0:?}")]
     Late(Duration),
-    /// The drive ended the connection, and said why.
+    /// The drive ended the connection or did not begin one, and said why.
     #[error("the drive ended the connection: {0}")]
     Ended(String),
+    /// A request was signed, and its answer is not.
+    #[error("the answer is not signed: it may be anybody's")]
+    Unsigned,
     /// The answer is not signed with the key.
     #[error("the answer is not signed with this identity's key: the drive does not know it")]
     Signature,
+}
+
+impl ClientError {
+    fn ended(code: Code, what: &str) -> ClientError {
+        ClientError::Ended(format!("{} {what}", code.name()))
+    }
 }
 
 /// An answer.
@@ -128,6 +137,10 @@ impl Client {
         let mut stream = BufReader::new(stream);
         let frame = read_frame(&mut stream, &options.limits).await?;
         let greeting = command_of(&frame.message)?;
+        let (code, what) = status_of(&greeting);
+        if code != Code::Success {
+            return Err(ClientError::ended(code, &what));
+        }
         let header = greeting.header.clone().unwrap_or_default();
         Ok(Client {
             stream,
@@ -185,7 +198,7 @@ impl Client {
             ..Message::default()
         };
         self.write(&message, b"").await?;
-        self.receive().await
+        self.answer(auth::PIN).await
     }
 
     fn command(&mut self, header: Header, body: Body) -> Vec<u8> {
@@ -207,24 +220,32 @@ impl Client {
         Ok(written.map_err(|_| ClientError::Late(wait))??)
     }
 
-    /// Waits for an answer, and checks who signed it.
+    /// Waits for the answer to a request that was signed, and checks who signed it.
     pub async fn receive(&mut self) -> Result<Reply, ClientError> {
+        self.answer(auth::HMAC).await
+    }
+
+    /// `asked`: how the request showed who sent it.
+    async fn answer(&mut self, asked: i32) -> Result<Reply, ClientError> {
         let wait = self.options.wait;
         let read = tokio::time::timeout(wait, read_frame(&mut self.stream, &self.options.limits)).await;
         let frame = read.map_err(|_| ClientError::Late(wait))??;
         let bytes = frame.message.command_bytes.clone().unwrap_or_default();
-        if frame.message.auth_type == Some(auth::HMAC) {
-            let signature = frame.message.hmac_auth.as_ref().and_then(|auth| auth.hmac.clone()).unwrap_or_default();
-            if !verify(&self.options.key, &bytes, &signature) {
-                return Err(ClientError::Signature);
+        match frame.message.auth_type {
+            Some(auth::HMAC) => {
+                let signature = frame.message.hmac_auth.as_ref().and_then(|auth| auth.hmac.clone()).unwrap_or_default();
+                if !verify(&self.options.key, &bytes, &signature) {
+                    return Err(ClientError::Signature);
+                }
             }
+            Some(auth::UNSOLICITED) => {}
+            _ if asked == auth::HMAC => return Err(ClientError::Unsigned),
+            _ => {}
         }
         let command = command_of(&frame.message)?;
-        let status = command.status.unwrap_or_default();
-        let code = status.code.and_then(Code::of).unwrap_or(Code::InternalError);
-        let what = status.status_message.unwrap_or_default();
+        let (code, what) = status_of(&command);
         if frame.message.auth_type == Some(auth::UNSOLICITED) {
-            return Err(ClientError::Ended(format!("{} {what}", code.name())));
+            return Err(ClientError::ended(code, &what));
         }
         let body = command.body.map(|body| *body).unwrap_or_default();
         Ok(Reply { code, what, body, value: frame.value, header: command.header.unwrap_or_default() })
@@ -234,6 +255,12 @@ impl Client {
 fn command_of(message: &Message) -> Result<Command, ClientError> {
     let bytes = message.command_bytes.clone().unwrap_or_default();
     Ok(Command::read(&bytes)?)
+}
+
+/// How a request went, and the same for people.
+fn status_of(command: &Command) -> (Code, String) {
+    let status = command.status.clone().unwrap_or_default();
+    (status.code.and_then(Code::of).unwrap_or(Code::InternalError), status.status_message.unwrap_or_default())
 }
 
 impl Trust {

@@ -18,7 +18,8 @@ use crate::identity::{Identity, PRIORITY_NORMAL};
 use crate::listening::{gone, next_frame, told};
 use crate::managing::Gone;
 use crate::parting::part;
-use crate::proto::{Body, Command, GetLog, Header, auth};
+use crate::pins::pin_of;
+use crate::proto::{Body, Command, GetLog, Header, PinOperation, auth};
 use crate::reply::{Reply, Signer, message_unsolicited, respond, send, status, unsolicited};
 use crate::service::Service;
 use crate::sign::verify;
@@ -27,8 +28,6 @@ use crate::sign::verify;
 const STRANGER_IDLE: Duration = Duration::from_secs(60);
 /// How long a caller who is known may say nothing.
 const IDLE: Duration = Duration::from_secs(6 * 3_600);
-/// How long a caller with a wrong PIN waits for the answer, so that guessing takes long.
-const WRONG_PIN_WAIT: Duration = Duration::from_millis(500);
 /// Wrong PINs after which the connection is closed.
 const WRONG_PINS_MAX: u32 = 16;
 /// Wrong signatures, one after the other, after which it is closed.
@@ -187,6 +186,7 @@ impl Talk {
                 self.service.metrics.count(kind, Code::Success, value_bytes);
                 return Next::Silent;
             }
+            Dispatched::WrongPin(failure) => return self.turn_away_pin(&signer, &call.header, kind, failure.into()),
             Dispatched::UnknownBatch(failure) => return Next::Last(unsolicited(&failure)),
         };
         let sent_bytes = answer.value.len() as u64;
@@ -244,19 +244,21 @@ impl Talk {
             Ok(()) => {
                 let pin = frame.message.pin_auth.and_then(|auth| auth.pin).unwrap_or_default();
                 let operation = command.body.and_then(|body| body.pin_op);
-                let (service, link) = (Arc::clone(&self.service), self.link);
-                let work = move || service.pin_operation(operation.as_ref(), &pin, link).unwrap_or_else(Answer::from);
-                let done = self.service.pool.spawn_blocking(work).await;
-                done.unwrap_or_else(|lost| Failure::new(Code::InternalError, lost.to_string()).into())
+                self.pin_operation(operation, pin).await.unwrap_or_else(Answer::from)
             }
         };
-        self.service.metrics.count(RequestKind::PinOp, answer.code, 0);
         if answer.code == Code::NotAuthorized {
-            tokio::time::sleep(WRONG_PIN_WAIT).await;
-            self.wrong_pins += 1;
-            return self.refuse(respond(&Signer::Pin, &header, answer, None), self.wrong_pins >= WRONG_PINS_MAX);
+            return self.turn_away_pin(&Signer::Pin, &header, RequestKind::PinOp, answer);
         }
+        self.service.metrics.count(RequestKind::PinOp, answer.code, 0);
         Next::Answer(respond(&Signer::Pin, &header, answer, None))
+    }
+
+    async fn pin_operation(&self, operation: Option<PinOperation>, pin: Bytes) -> Result<Answer, Failure> {
+        self.service.compare_pin(pin_of(operation.as_ref(), &pin)?, self.link, None).await?;
+        let (service, link) = (Arc::clone(&self.service), self.link);
+        let done = self.service.pool.spawn_blocking(move || service.pin_operation(operation.as_ref(), &pin, link)).await;
+        done.unwrap_or_else(|lost| Err(Failure::new(Code::InternalError, lost.to_string())))
     }
 
     /// The cluster version is not looked at: whoever knows a PIN may not know that.
@@ -275,6 +277,12 @@ impl Talk {
         self.wrong_signatures += 1;
         let reply = respond(&signer, &Header::of(command), Failure::new(Code::HmacFailure, what).into(), None);
         self.refuse(reply, self.wrong_signatures >= WRONG_SIGNATURES_MAX)
+    }
+
+    fn turn_away_pin(&mut self, signer: &Signer<'_>, header: &Header, kind: RequestKind, answer: Answer) -> Next {
+        self.service.metrics.count(kind, answer.code, 0);
+        self.wrong_pins += 1;
+        self.refuse(respond(signer, header, answer, None), self.wrong_pins >= WRONG_PINS_MAX)
     }
 
     /// Answers somebody who is not who they say. `last`: they said so too often.

@@ -8,9 +8,13 @@ use crate::batches::Batches;
 use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
 use crate::identity::PRIORITY_NORMAL;
+use crate::limits::Limits;
 use crate::managing::Gone;
+use crate::pins::SentPin;
 use crate::proto::Header;
+use crate::security::old_pin;
 use crate::service::Service;
+use crate::setup::setup_pin;
 use crate::turns::Turn;
 
 /// Hands the requests of one connection to who does them.
@@ -24,6 +28,8 @@ pub(crate) enum Dispatched {
     Answer(Box<Answer>),
     /// Within a batch nothing is answered.
     Silent,
+    /// The client may be guessing.
+    WrongPin(Failure),
     /// The connection ends: the client believes in a batch that is not open.
     UnknownBatch(Failure),
 }
@@ -48,7 +54,9 @@ impl Dispatch {
 
     /// `checked`: what has to hold of every request.
     pub async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>, gone: Gone<'_>) -> Dispatched {
-        use RequestKind::{AbortBatch, Delete, EndBatch, Get, ManageApplet, Noop, Peer2PeerPush, Put, StartBatch};
+        use RequestKind::{
+            AbortBatch, Delete, EndBatch, Get, ManageApplet, Noop, Peer2PeerPush, Put, Security, Setup, StartBatch,
+        };
         if call.kind != StartBatch
             && let Err(failure) = self.check_batch(&call.header)
         {
@@ -72,6 +80,11 @@ impl Dispatch {
             Noop => Ok(Answer::success()),
             Peer2PeerPush => self.service.push(call).await,
             ManageApplet => self.service.manage_applet(call, gone).await,
+            Setup | Security => match self.compare_pin(call).await {
+                Ok(()) => self.execute(call).await,
+                Err(failure) if failure.code == Code::NotAuthorized => return Dispatched::WrongPin(failure),
+                Err(busy) => Err(busy),
+            },
             kind => {
                 // A change of threads takes longer than all else that is done for a value in memory.
                 let resident = (kind == Get).then(|| self.service.get_resident(call)).flatten();
@@ -102,6 +115,14 @@ impl Dispatch {
         let Some(ended) = self.batches.end(id, count) else { return Dispatched::UnknownBatch(unknown(id)) };
         let service = Arc::clone(&self.service);
         self.block(call.kind, Some(turn), move || ended.commit(&service)).await.into()
+    }
+
+    /// Has the PIN of a request compared, if it needs one, before it waits for the store.
+    async fn compare_pin(&self, call: &Call) -> Result<(), Failure> {
+        match sent_pin(call, &self.service.options.limits) {
+            None => Ok(()),
+            Some(pin) => self.service.compare_pin(pin, call.link, call.until).await,
+        }
     }
 
     /// Does a request that waits for the store.
@@ -150,4 +171,13 @@ impl From<Failure> for Dispatched {
 
 fn unknown(id: u32) -> Failure {
     Failure::invalid(format!("there is no batch {id}"))
+}
+
+/// The PIN that has to be right before a request is done; none: it needs none, or is refused whatever its PIN.
+fn sent_pin<'a>(call: &'a Call, limits: &Limits) -> Option<SentPin<'a>> {
+    match call.kind {
+        RequestKind::Setup => setup_pin(call),
+        RequestKind::Security => old_pin(call, limits),
+        _ => None,
+    }
 }

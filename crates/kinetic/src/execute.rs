@@ -1,6 +1,6 @@
 //! [`Call`] and [`Answer`], and what does which request. All that is here may block.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use crate::service::Service;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub tls: bool,
+    /// Where the other end is.
+    pub peer: IpAddr,
     /// The other end is on this machine.
     pub loopback: bool,
     /// The address that the client called.

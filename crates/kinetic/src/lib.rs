@@ -26,6 +26,7 @@ mod managing;
 mod metrics;
 mod options;
 mod parting;
+mod pin_turns;
 mod pins;
 pub mod proto;
 mod push;

@@ -1,8 +1,10 @@
 //! MANAGE_APPLET: a program runs for as long as somebody waits for it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use pithead_store::{Durability, Write};
 use tokio::time::timeout_at;
 
 use crate::applets::RUNNING_MAX;
@@ -38,7 +40,17 @@ impl Service {
             output = managing => output?,
             () = gone => return Err(Failure::new(Code::ConnectionTerminated, "the program was ended with its connection")),
         };
+        if let Some(put) = output.put {
+            self.put_output(put).await?;
+        }
         let detailed = Some(Bytes::from(output.message.clone()));
         Ok(Answer { code: Code::ExecuteComplete, what: output.message, detailed, body: None, value: output.value })
+    }
+
+    /// Puts what a program has put out. As every write that has begun, it ends whatever becomes of the request.
+    async fn put_output(&self, put: Write) -> Result<(), Failure> {
+        let store = Arc::clone(&self.store);
+        let written = self.pool.spawn_blocking(move || store.write(vec![put], Durability::Through)).await;
+        Ok(written.map_err(|lost| Failure::new(Code::InternalError, lost.to_string()))??)
     }
 }

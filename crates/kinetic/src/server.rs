@@ -131,5 +131,6 @@ async fn turn_away(connection: &mut Connection, fault: &Fault) {
 
 fn link(peer: &Peer, tls: bool) -> Link {
     let local = peer.socket.as_ref().and_then(|socket| TcpStream::from(socket.try_clone().ok()?).local_addr().ok());
-    Link { tls, loopback: pithead_entry::is_loopback(peer.place.address()), local }
+    let address = peer.place.address();
+    Link { tls, peer: address, loopback: pithead_entry::is_loopback(address), local }
 }

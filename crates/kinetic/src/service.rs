@@ -20,6 +20,7 @@ use crate::identity::Identity;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::{KineticOptions, Ports};
+use crate::pin_turns::PinTurns;
 use crate::release::Release;
 use crate::slices::Slices;
 use crate::space::Space;
@@ -67,6 +68,8 @@ pub struct Service {
     pub(crate) applets_running: Semaphore,
     /// Held by the one check or compaction that may run.
     pub(crate) upkeep: Mutex<()>,
+    /// Who has a PIN compared.
+    pub(crate) pin_turns: PinTurns,
     pub(crate) power: AtomicI32,
     /// Bytes that open batches hold.
     pub(crate) batch_bytes: AtomicU64,
@@ -96,6 +99,7 @@ impl Service {
             states,
             metrics: Metrics::new(),
             upkeep: Mutex::default(),
+            pin_turns: PinTurns::default(),
             power: AtomicI32::new(OPERATIONAL),
             batch_bytes: AtomicU64::new(0),
             erasures: Erasures::default(),

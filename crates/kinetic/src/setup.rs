@@ -9,7 +9,8 @@ use crate::code::{Code, Failure};
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
 use crate::keys::CLIENT_PREFIX;
-use crate::pins::check_pin;
+use crate::pins::SentPin;
+use crate::proto::Setup;
 use crate::service::{OPERATIONAL, Service};
 
 /// Only the power level can be changed.
@@ -23,14 +24,10 @@ const ERASED_AT_ONCE: usize = 1_024;
 
 impl Service {
     pub(crate) fn setup(&self, call: &Call) -> Result<Answer, Failure> {
-        let setup = call.body.setup.as_ref().ok_or_else(|| Failure::invalid("SETUP has a setup"))?;
-        call.check(Permission::Setup, None)?;
-        if setup.firmware_download == Some(true) || setup.setup_op_type == Some(FIRMWARE) {
-            return Err(Failure::invalid("the firmware of this drive is a program: install another release"));
-        }
-        if setup.instant_secure_erase == Some(true) {
-            let pin = setup.pin.as_deref().unwrap_or_default();
-            check_pin(&self.states.get().erase_pin, pin, call.link, &self.options)?;
+        let setup = check_setup(call)?;
+        if let Some(pin) = erase_pin(setup) {
+            // It was compared, and may have been changed since.
+            self.check_sent(pin, call.link)?;
             self.erase_keys()?;
             self.tell(format_args!("identity {} erased all keys of clients", call.identity.number));
         }
@@ -73,6 +70,25 @@ impl Service {
             _ => Ok(()),
         }
     }
+}
+
+/// The PIN of a request for an erasure; none: it asks for none, or is refused whatever its PIN.
+pub(crate) fn setup_pin(call: &Call) -> Option<SentPin<'_>> {
+    check_setup(call).ok().and_then(erase_pin)
+}
+
+fn erase_pin(setup: &Setup) -> Option<SentPin<'_>> {
+    (setup.instant_secure_erase == Some(true)).then(|| SentPin::Erase(setup.pin.as_deref().unwrap_or_default()))
+}
+
+/// Refuses what is not done whatever its PIN.
+fn check_setup(call: &Call) -> Result<&Setup, Failure> {
+    let setup = call.body.setup.as_ref().ok_or_else(|| Failure::invalid("SETUP has a setup"))?;
+    call.check(Permission::Setup, None)?;
+    if setup.firmware_download == Some(true) || setup.setup_op_type == Some(FIRMWARE) {
+        return Err(Failure::invalid("the firmware of this drive is a program: install another release"));
+    }
+    Ok(setup)
 }
 
 /// Passes once over the keys up to the one that is the last now, so that it ends however fast others put new ones.

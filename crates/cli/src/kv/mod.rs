@@ -134,6 +134,9 @@ fn place(at: &str) -> Result<(String, u16), CliError> {
 }
 
 fn unreachable_drive(place: &str, error: &ClientError) -> CliError {
+    if let ClientError::Ended(_) = error {
+        return Fault::new(Blame::Limit, format!("the Kinetic drive at {place}: {error}")).into();
+    }
     let fault = Fault::new(Blame::Device, format!("no Kinetic drive at {place}: {error}"));
     CliError::from(fault.hint("start one: pithead drive serve --data DIR --kinetic"))
 }

@@ -310,8 +310,8 @@ pub struct ManageApplet {
 impl Command {
     /// Reads a command, which may be hostile.
     pub fn read(bytes: &[u8]) -> Result<Command, CommandError> {
-        match bound::messages(bytes)? {
-            found if found > bound::MESSAGES_MAX => Err(CommandError::TooMany(found)),
+        match bound::parts(bytes)? {
+            found if found > bound::PARTS_MAX => Err(CommandError::TooMany(found)),
             _ => Ok(Command::decode(bytes)?),
         }
     }
@@ -342,6 +342,6 @@ pub enum CommandError {
     #[error(transparent)]
     Decode(#[from] prost::DecodeError),
     /// It would take too much memory.
-    #[error("it holds {0} messages; at most {max} are allowed", max = bound::MESSAGES_MAX)]
+    #[error("it holds {0} messages, keys and parameters; at most {max} are allowed", max = bound::PARTS_MAX)]
     TooMany(usize),
 }

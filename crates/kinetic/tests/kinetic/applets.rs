@@ -36,13 +36,13 @@ impl Applets for Endless {
         Box::pin(async move {
             let _run = run;
             if let Some(key) = &request.output_key {
-                let write = caller.put(key, Bytes::from_static(b"output"))?;
-                return Ok(Output { message: write.key().escape_ascii().to_string(), value: Bytes::new() });
+                let put = Some(caller.put(key, Bytes::from_static(b"output"))?);
+                return Ok(Output { message: "0:0::".to_owned(), put, ..Output::default() });
             }
             if request.program_key[0] != "ends" {
                 std::future::pending::<()>().await;
             }
-            Ok(Output { message: "0:0::".to_owned(), value: Bytes::new() })
+            Ok(Output { message: "0:0::".to_owned(), ..Output::default() })
         })
     }
 }
@@ -129,5 +129,8 @@ async fn output_goes_where_a_put_may_go() {
         body.manage_applet.as_mut().unwrap().output_key = Some(Bytes::copy_from_slice(key));
         let reply = call(&mut client, RequestKind::ManageApplet, body).await;
         assert_eq!(reply.code, code, "{}: {}", key.escape_ascii(), reply.what);
+        if code == Code::ExecuteComplete {
+            assert_eq!(get(&mut client, key).await.value, "output");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod applets;
 mod batches;
+mod client;
 mod commands;
 mod foreign;
 mod hostile;

@@ -1,14 +1,16 @@
 //! PINs: lock, unlock, erase; and that what they did is kept.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pithead_kinetic::proto::{Acl, Body, Security, Setup};
+use pithead_kinetic::client::{Client, ClientError};
+use pithead_kinetic::proto::{Acl, Body, Header, Security, Setup};
 use pithead_kinetic::{Code, Permission, RequestKind};
 use pithead_store::{Durability, Write};
 
 use crate::rights::{acl, scope, set};
-use crate::server::{Server, call, disk, get, put};
+use crate::server::{Server, call, disk, get, header_of, put};
 
 const UNLOCK: i32 = 1;
 const LOCK: i32 = 2;
@@ -156,13 +158,84 @@ async fn lock_and_unlock_need_a_pin_and_erase_does_not() {
     assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, Code::Success);
 }
 
+fn erase_by_setup(pin: &str) -> Body {
+    let setup = Setup { instant_secure_erase: Some(true), pin: Some(pin.to_owned().into()), ..Setup::default() };
+    Body { setup: Some(setup), ..Body::default() }
+}
+
+/// A server whose erase PIN is `erase`.
+async fn with_erase_pin() -> Server {
+    let server = Server::start().await;
+    let set = pins([None; 2], [None, Some("erase")]);
+    assert_eq!(call(&mut server.tls_client().await, RequestKind::Security, set).await.code, Code::Success);
+    server
+}
+
+/// Each request that has the erase PIN compared.
+const COMPARING: [RequestKind; 3] = [RequestKind::PinOp, RequestKind::Setup, RequestKind::Security];
+
+async fn guess(client: &mut Client, kind: RequestKind) -> Result<Code, ClientError> {
+    let reply = match kind {
+        RequestKind::PinOp => client.pin(ERASE, b"guess").await,
+        RequestKind::Setup => client.call(kind, erase_by_setup("guess"), Bytes::new()).await,
+        _ => client.call(kind, pins([None, Some("guess")], [None, Some("mine")]), Bytes::new()).await,
+    };
+    Ok(reply?.code)
+}
+
+/// A PIN that came with SETUP or SECURITY did not count.
 #[tokio::test]
 async fn few_pins_are_guessed_over_one_connection() {
-    let server = Server::start().await;
+    let server = with_erase_pin().await;
     let mut client = server.tls_client().await;
-    assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [None, Some("erase")])).await.code, Code::Success);
-    for guess in 0..16 {
-        assert_eq!(client.pin(ERASE, b"guess").await.unwrap().code, Code::NotAuthorized, "{guess}");
+    for (number, kind) in COMPARING.into_iter().cycle().take(16).enumerate() {
+        assert_eq!(guess(&mut client, kind).await.unwrap(), Code::NotAuthorized, "{number}: {kind:?}");
     }
     assert!(client.pin(ERASE, b"erase").await.is_err(), "the connection goes on");
+}
+
+/// A wrong PIN held up its own connection alone, or nobody with SETUP and SECURITY, so that many connections guessed many PINs.
+#[tokio::test]
+async fn many_connections_guess_no_faster_than_one() {
+    let server = with_erase_pin().await;
+    let begun = Instant::now();
+    let mut guesses = Vec::new();
+    for kind in COMPARING.into_iter().cycle().take(5) {
+        let mut client = server.tls_client().await;
+        guesses.push(tokio::spawn(async move { guess(&mut client, kind).await.unwrap() }));
+    }
+    for guess in guesses {
+        assert_eq!(guess.await.unwrap(), Code::NotAuthorized);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(5 * 500), "{:?}", begun.elapsed());
+    assert_eq!(call(&mut server.tls_client().await, RequestKind::Setup, erase_by_setup("erase")).await.code, Code::Success);
+}
+
+/// A request waits for the PINs before its own no longer than it may take, and then nobody learns whether its PIN is right.
+#[tokio::test]
+async fn a_pin_whose_time_is_over_is_not_compared() {
+    let server = with_erase_pin().await;
+    let (mut client, mut guesses) = (server.tls_client().await, Vec::new());
+    for _ in 0..4 {
+        let mut guessing = server.tls_client().await;
+        guessing.send(header_of(RequestKind::Setup), erase_by_setup("guess"), Bytes::new()).await.unwrap();
+        guesses.push(guessing);
+    }
+    // The others wait by now.
+    assert_eq!(guesses[0].receive().await.unwrap().code, Code::NotAuthorized);
+    let header = Header { timeout: Some(50), ..header_of(RequestKind::Setup) };
+    let reply = client.call_with(header, erase_by_setup("erase"), Bytes::new()).await.unwrap();
+    assert_eq!(reply.code, Code::ServiceBusy, "{}", reply.what);
+    assert_eq!(call(&mut client, RequestKind::Setup, erase_by_setup("erase")).await.code, Code::Success, "it has all the time");
+}
+
+#[tokio::test]
+async fn who_may_not_ask_has_no_pin_compared() {
+    let server = with_erase_pin().await;
+    let mut admin = server.tls_client().await;
+    set(&mut admin, vec![acl(7, vec![scope(b"", &[Permission::Read])])]).await;
+    let mut client = server.client_as(7, b"key of 7", true).await;
+    for pin in ["guess", "erase"].into_iter().cycle().take(20) {
+        assert_eq!(call(&mut client, RequestKind::Setup, erase_by_setup(pin)).await.code, Code::NotAuthorized);
+    }
 }

@@ -154,7 +154,8 @@ async fn mute(goes: bool) -> Peer {
     let port = Some(i32::from(listener.local_addr().unwrap().port()));
     tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
-        let greeting = Command { header: Some(Header::default()), ..Command::default() };
+        let status = Some(Status { code: Some(Code::Success as i32), ..Status::default() });
+        let greeting = Command { header: Some(Header::default()), status, ..Command::default() };
         let message = Message { command_bytes: Some(greeting.encode_to_vec().into()), ..Message::default() };
         write_frame(&mut socket, &message, b"").await.unwrap();
         read_frame(&mut socket, &Limits::default()).await.unwrap();

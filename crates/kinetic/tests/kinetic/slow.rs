@@ -1,15 +1,15 @@
 //! A store that is slow or damaged: who waits too long is told so, and what is damaged is named.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use pithead_kinetic::client::Client;
 use pithead_kinetic::keys::{STATE_KEY, stored};
-use pithead_kinetic::proto::{Batch, Body, Header, Setup};
-use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, RequestKind};
+use pithead_kinetic::proto::{Batch, Body, Header, ManageApplet, Setup};
+use pithead_kinetic::{Applets, Caller, Code, KineticOptions, Limits, Managing, NoSlices, Output, RequestKind};
 use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store, StoreError, StoreUse, Value, Write};
 
 use crate::server::{Server, call, get, header_of, key_value, put, put_of, range_of, with_key, with_range};
@@ -37,6 +37,8 @@ struct Gated {
     racing: AtomicUsize,
     /// Somebody puts a key while the protocol's own state changes.
     is_put_late: AtomicBool,
+    /// How long a write takes, in milliseconds.
+    write_ms: AtomicU64,
 }
 
 impl Gated {
@@ -78,6 +80,7 @@ impl Store for Gated {
         if self.is_put_late.load(Ordering::Relaxed) && batch.iter().any(|write| write.key() == STATE_KEY) {
             self.inner.write(vec![Write::put(stored(b"late"), "v")], durability)?;
         }
+        std::thread::sleep(Duration::from_millis(self.write_ms.load(Ordering::Relaxed)));
         let deletes = batch.iter().any(|write| matches!(write, Write::Delete { .. }));
         self.inner.write(batch, durability)?;
         let racing = self.racing.load(Ordering::Relaxed);
@@ -110,11 +113,25 @@ impl Store for Gated {
     }
 }
 
+/// Runs programs that end at once, and whose output is put.
+#[derive(Debug)]
+struct PuttingApplets;
+
+impl Applets for PuttingApplets {
+    fn manage<'a>(&'a self, request: &'a ManageApplet, caller: &'a Caller) -> Managing<'a> {
+        Box::pin(async move {
+            let key = request.output_key.clone().unwrap_or_default();
+            Ok(Output { put: Some(caller.put(&key, Bytes::from_static(b"output"))?), ..Output::default() })
+        })
+    }
+}
+
 async fn serve() -> (Arc<Gated>, Server) {
     let store = Arc::new(Gated::default());
     let limits = Limits { waiting: WAITING, ..Limits::default() };
     let options = KineticOptions { limits, ..KineticOptions::default() };
-    let server = Server::with(Arc::clone(&store) as Arc<dyn Store>, Arc::new(NoSlices), options).await;
+    let (applets, served) = (Arc::new(PuttingApplets), Arc::clone(&store) as Arc<dyn Store>);
+    let server = Server::running(applets, served, Arc::new(NoSlices), options).await;
     put(&mut server.client().await, b"k", "1", b"v").await;
     (store, server)
 }
@@ -212,6 +229,20 @@ async fn keys_of_identities_that_are_erased_go_with_them() {
     let mut client = server.tls_client().await;
     assert_eq!(client.pin(ERASE, b"").await.unwrap().code, Code::Success);
     assert!(store.entry(&stored(b"late")).unwrap().is_none());
+}
+
+/// The answer was EXPIRED, and the output was put all the same.
+#[tokio::test]
+async fn an_output_that_is_being_put_is_waited_for_beyond_the_time() {
+    let (store, server) = serve().await;
+    store.write_ms.store(1_000, Ordering::Relaxed);
+    let mut client = server.client().await;
+    let applet = ManageApplet { output_key: Some("out".into()), ..ManageApplet::default() };
+    let header = Header { timeout: Some(300), ..header_of(RequestKind::ManageApplet) };
+    let body = Body { manage_applet: Some(applet), ..Body::default() };
+    let reply = client.call_with(header, body, Bytes::new()).await.unwrap();
+    assert_eq!(reply.code, Code::ExecuteComplete, "{}", reply.what);
+    assert_eq!(get(&mut client, b"out").await.value, "output");
 }
 
 #[tokio::test]
