@@ -194,7 +194,8 @@ fn format_of(text: &str) -> Result<CopyFormat, Complaint> {
 
 fn byte(text: &str, name: &str) -> Result<u8, Complaint> {
     match text.as_bytes() {
-        [byte] if byte.is_ascii() && !b"\r\n\\".contains(byte) => Ok(*byte),
+        [b'\\'] if name == "DELIMITER" => Err(Complaint::error(WRONG_SETTING, "COPY DELIMITER cannot be a backslash")),
+        [byte] if byte.is_ascii() && !b"\r\n".contains(byte) => Ok(*byte),
         _ => Err(Complaint::error(WRONG_SETTING, format!("COPY {name} must be a single one-byte character"))),
     }
 }

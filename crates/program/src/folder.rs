@@ -201,4 +201,9 @@ impl Dataset for FolderDataset {
         }
         .boxed()
     }
+
+    /// Batches are read one by one, and none is kept.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }

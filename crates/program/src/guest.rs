@@ -51,8 +51,16 @@ pub(crate) struct Ports {
 /// What a handle stands for.
 pub(crate) enum Opened {
     File(OpenFile),
-    /// With a batch for which its guest had too little room.
-    Dataset(Box<dyn Dataset>, Option<(bytes::Bytes, Held)>),
+    Dataset(OpenDataset),
+}
+
+/// A dataset that is being read.
+pub(crate) struct OpenDataset {
+    pub dataset: Box<dyn Dataset>,
+    /// A batch for which its guest had too little room.
+    pub waiting: Option<(bytes::Bytes, Held)>,
+    /// What the dataset takes in memory.
+    pub held: Option<Held>,
 }
 
 /// A file, and how far it was read in order.

@@ -80,9 +80,13 @@ pub(crate) fn compile(linker: &Linker<Guest>, bytes: &[u8], sealed: Option<&Seal
     let module = translate(engine, bytes, sealed)?;
     check_exports(&module)?;
     let instance = linker.instantiate_pre(&module).map_err(|error| wrong_import(&error))?;
+    Ok(Code { instance, code_bytes: code_bytes(&module) })
+}
+
+/// Bytes of a module's compiled code.
+pub(crate) fn code_bytes(module: &wasmtime::Module) -> usize {
     let image = module.image_range();
-    let code_bytes = image.end as usize - image.start as usize;
-    Ok(Code { instance, code_bytes })
+    image.end as usize - image.start as usize
 }
 
 /// Compiles, or takes code that this drive itself has compiled and sealed.

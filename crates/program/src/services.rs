@@ -61,6 +61,9 @@ pub trait File: Send + Sync {
 pub trait Dataset: Send {
     /// The next record batch as an Arrow IPC stream of its own, None at the end.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, ServiceError>>;
+
+    /// Bytes of memory that it takes until the next batch is asked for.
+    fn held_bytes(&self) -> usize;
 }
 
 /// How much a line of the log matters.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
+use pithead_door::batch_bytes;
 use pithead_model::{Annotation, Blame, Fault, SliceSpan};
 
 /// Rows of rounds that are not closed, and the slices of those that are. It outlives the sessions that answer for a
@@ -74,7 +75,8 @@ impl Admission {
 
     /// Keeps rows until their round is closed.
     pub(crate) fn hold(&mut self, round: u32, batch: RecordBatch) -> Result<()> {
-        self.reservation.try_grow(batch.get_array_memory_size())?;
+        // Columns of a batch share the memory of its message.
+        self.reservation.try_grow(batch_bytes(&batch))?;
         self.pending.entry(round).or_default().push(batch);
         Ok(())
     }
@@ -87,7 +89,7 @@ impl Admission {
         accept: impl FnOnce(Vec<RecordBatch>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let batches = self.pending.remove(&annotation.round).unwrap_or_default();
-        let held: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let held: usize = batches.iter().map(batch_bytes).sum();
         self.reservation.shrink(held.min(self.reservation.size()));
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if rows as u64 != annotation.rows_out {

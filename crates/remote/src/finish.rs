@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pithead_device::{Device, Native};
-use pithead_door::{Door, PartsOutline, SlicePart, run_values};
+use pithead_door::{Door, PartsOutline, SlicePart, batch_bytes, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
@@ -45,6 +45,8 @@ pub(crate) struct Finisher {
     slice_ns: f64,
     /// Bytes that wait to be finished.
     reservation: MemoryReservation,
+    /// Bytes of the sub-plan's other datasets, which stay until the end.
+    others: MemoryReservation,
     _sharing: Sharing,
 }
 
@@ -110,6 +112,7 @@ impl Finisher {
             finished: vec![],
             told: Instant::now(),
             slice_ns: 0.0,
+            others: reservation.new_empty(),
             reservation,
             _sharing: target.context.finishing.share(),
             target: Arc::clone(target),
@@ -196,6 +199,7 @@ impl Finisher {
             let mut values = run_values(door.read_run(part.run(*load)).await?);
             while let Some((number, bytes)) = values.try_next().await? {
                 if let Some(number) = number {
+                    self.others.try_grow(bytes.len()).map_err(fault_of)?;
                     let slice = slices.get((first + number) as usize).filter(|_| number < *count);
                     self.take_in(part, slice.ok_or_else(|| protocol(format!("slice {number} of {count} came")))?, bytes)?;
                 }
@@ -321,10 +325,12 @@ impl Finisher {
         slice.ok_or_else(|| protocol(format!("slice {ordinal} of {} came back", self.driving.len())))
     }
 
-    /// Rows of the driving dataset that passed the filters, as a slice.
-    pub(crate) fn filtered(&self, annotation: &Annotation, rows: Vec<RecordBatch>) -> Result<Vec<SliceRef>, Fault> {
-        let Some(first) = annotation.slices.first() else { return Ok(vec![]) };
-        Ok(vec![SliceRef { filtered: Some(rows.into()), ..self.slice(first.first)? }])
+    /// Rows of the driving dataset that passed the filters, as a slice, and their bytes, which are reserved.
+    pub(crate) fn filtered(&self, annotation: &Annotation, rows: Vec<RecordBatch>) -> Result<(Vec<SliceRef>, usize), Fault> {
+        let Some(first) = annotation.slices.first() else { return Ok((vec![], 0)) };
+        let bytes = rows.iter().map(batch_bytes).sum();
+        self.reservation.try_grow(bytes).map_err(fault_of)?;
+        Ok((vec![SliceRef { filtered: Some(rows.into()), ..self.slice(first.first)? }], bytes))
     }
 
     /// Finishes these slices of a closed round. `bytes` of them are reserved.

@@ -86,14 +86,11 @@ impl IdleSessions {
 
     /// Lets sessions go that were idle for so long. How many.
     fn let_go(&self, least: Duration, is_meant: impl Fn(&OpenSession) -> bool) -> usize {
-        let mut open = std::mem::take(&mut self.state.lock().open);
+        let mut open = self.state.lock().open.clone();
         // Outside of the lock: what is let go closes a session.
-        open.retain(|open| open.strong_count() > 0);
-        let before = open.len();
-        open.retain(|open| open.upgrade().is_some_and(|session| !is_meant(&session) || !session.let_go(least)));
-        let count = before - open.len();
-        self.state.lock().open.append(&mut open);
-        count
+        open.retain(|open| open.upgrade().is_some_and(|session| is_meant(&session) && session.let_go(least)));
+        self.state.lock().open.retain(|known| !open.iter().any(|gone| gone.ptr_eq(known)));
+        open.len()
     }
 }
 

@@ -351,11 +351,11 @@ impl Session {
             _ => Default::default(),
         };
         let accept = |rows: Vec<RecordBatch>| match annotation.level {
-            _ if !is_handed_back || rows.is_empty() => Ok((opened, rows)),
-            Level::Filtered => Ok((finisher.filtered(&annotation, rows)?, vec![])),
+            _ if !is_handed_back || rows.is_empty() => Ok((opened, bytes, rows)),
+            Level::Filtered => finisher.filtered(&annotation, rows).map(|(slices, bytes)| (slices, bytes, vec![])),
             _ => Err(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")),
         };
-        let (slices, rows) = admission.close(&annotation, accept).map_err(at)?;
+        let (slices, bytes, rows) = admission.close(&annotation, accept).map_err(at)?;
         let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
         if !self.target.brake.as_ref().is_none_or(counts) {
             return Err(Stop::Braked);

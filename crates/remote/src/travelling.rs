@@ -55,11 +55,17 @@ impl RemoteScanExec {
         &self.log
     }
 
-    /// Why it can run on this machine only; none: it can run elsewhere.
-    pub fn stays(&self) -> Option<&'static str> {
+    /// Why it can run on this machine only; none: it can run elsewhere. `known`: the functions that are known there, as they are
+    /// announced.
+    pub fn stays(&self, known: &[String]) -> Option<&'static str> {
         let targets = || self.asked.iter().flatten().map(|asked| &asked.target);
         if targets().any(|target| target.copies.iter().any(|drive| drive.door.is_in_process())) {
             return Some("its drives are in this process");
+        }
+        // What a drive hands back is finished where its rows are read.
+        let is_known = |target: &Arc<Target>| target.request.options.extensions.iter().all(|called| known.contains(called));
+        if !targets().all(is_known) {
+            return Some("drives call functions that workers do not have");
         }
         targets().any(|target| target.brake.is_some()).then_some("its plan may change while it runs")
     }

@@ -53,13 +53,19 @@ const RANKS: &[&str] = &["cume_dist", "dense_rank", "ntile", "percent_rank", "ra
 /// The functions that both ends have.
 pub(crate) struct Functions {
     state: SessionState,
+    announced: Vec<String>,
 }
 
 impl Functions {
     pub(crate) fn new(functions: &Arc<Registry>) -> Self {
         let mut state = session_state(&EngineOptions { functions: Arc::clone(functions), ..EngineOptions::default() });
         register(&mut state);
-        Self { state }
+        Self { state, announced: functions.announced().to_vec() }
+    }
+
+    /// Those beyond the engine's own, as they are announced.
+    pub(crate) fn announced(&self) -> &[String] {
+        &self.announced
     }
 
     /// Why a plan does not travel; none: it does.

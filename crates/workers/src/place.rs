@@ -116,7 +116,7 @@ impl Workers {
             works |= WORK.contains(&node.name());
             if let Some(scan) = node.downcast_ref::<RemoteScanExec>() {
                 scans += 1;
-                why = why.or_else(|| scan.stays());
+                why = why.or_else(|| scan.stays(self.functions.announced()));
             }
             Ok(TreeNodeRecursion::Continue)
         })?;

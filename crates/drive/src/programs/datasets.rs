@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
@@ -32,6 +33,8 @@ pub(super) struct StoredDataset {
     schema: SchemaRef,
     /// What is left of a batch that was halved, in order.
     rest: VecDeque<RecordBatch>,
+    /// Bytes of the slice that is being read, as it is stored.
+    slice_bytes: Arc<AtomicUsize>,
     resources: Arc<Resources>,
     /// Keeps the runs.
     _lease: Lease,
@@ -61,9 +64,10 @@ impl StoredDataset {
             let fit = fit(run, &directory.schema, &dataset.schema)?;
             slices.extend(SliceRef::of_run(run, slices.len() as u32, directory.slices.iter().cloned(), &fit));
         }
-        let batches = rows(Arc::clone(storage), slices, columns);
+        let slice_bytes = Arc::new(AtomicUsize::new(0));
+        let batches = rows(Arc::clone(storage), slices, columns, Arc::clone(&slice_bytes));
         let schema = Arc::new(plain_schema(&schema));
-        Ok(Self { batches, schema, rest: VecDeque::new(), resources: Arc::clone(resources), _lease: lease })
+        Ok(Self { batches, schema, rest: VecDeque::new(), slice_bytes, resources: Arc::clone(resources), _lease: lease })
     }
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>, Fault> {
@@ -98,6 +102,12 @@ impl pithead_program::Dataset for StoredDataset {
         }
         .boxed()
     }
+
+    fn held_bytes(&self) -> usize {
+        // Its halves share one batch's memory.
+        let rest = self.rest.iter().map(RecordBatch::get_array_memory_size).max().unwrap_or(0);
+        self.slice_bytes.load(Ordering::Relaxed).saturating_add(rest)
+    }
 }
 
 /// The places of columns that were named; of all, if none was.
@@ -115,10 +125,16 @@ fn chosen(name: &DatasetName, schema: &Schema, columns: &[&str]) -> Result<Vec<u
     columns.iter().map(place).collect()
 }
 
-/// Columns of slices, one slice after the other.
-fn rows(storage: Arc<Storage>, slices: Vec<SliceRef>, columns: Vec<usize>) -> BoxStream<'static, Result<RecordBatch, Fault>> {
+/// Columns of slices, one slice after the other. `slice_bytes` gets the bytes of each.
+fn rows(
+    storage: Arc<Storage>,
+    slices: Vec<SliceRef>,
+    columns: Vec<usize>,
+    slice_bytes: Arc<AtomicUsize>,
+) -> BoxStream<'static, Result<RecordBatch, Fault>> {
     let opened = stream::iter(slices).then(move |slice| {
         let (storage, columns) = (Arc::clone(&storage), columns.clone());
+        slice_bytes.store(usize::try_from(slice.entry.bytes).unwrap_or(usize::MAX), Ordering::Relaxed);
         async move {
             let reader = slice.fitted(storage.slices.open(&slice).await?);
             let request = ScanRequest::all_rows(columns);

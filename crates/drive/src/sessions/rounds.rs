@@ -31,7 +31,7 @@ pub(crate) struct RoundPolicy {
     pub tasks: usize,
     /// Whether the outputs of rounds stay at the drive and are combined before they travel.
     pub keep: bool,
-    /// No further round begins once closed rounds have this many rows.
+    /// No further round begins once closed rounds to level 3 have this many rows.
     pub rows_enough: Option<u64>,
     /// Whether the first round is the only one.
     pub single: bool,
@@ -57,7 +57,7 @@ impl RoundPolicy {
             keep,
             share: facts.slices as usize / facts.threads.max(1),
             rows_enough: match facts.shape {
-                ResultShape::Limit(rows) => Some(rows as u64),
+                ResultShape::Limit(rows) if !facts.whole_partition => Some(rows as u64),
                 _ => None,
             },
             single,

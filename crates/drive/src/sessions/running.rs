@@ -378,7 +378,10 @@ impl Running {
         self.send(Event::Closed { annotation, link_bytes: 0 }, 0).await?;
         let mut ledger = self.ledger.lock();
         ledger.rounds_closed += 1;
-        ledger.rows_closed += round.rows;
+        // Rows of other levels are still to be joined, grouped or filtered.
+        if round.level == Level::Whole {
+            ledger.rows_closed += round.rows;
+        }
         ledger.slices_answered.extend(tally.slices);
         self.session.progress.rounds.fetch_add(1, Ordering::Relaxed);
         // Slices that cached partials answer for were counted when the session began.

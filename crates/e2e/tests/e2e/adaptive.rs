@@ -236,3 +236,28 @@ fn queries_side_by_side_over_weak_drives_all_end_alike() {
         setup.shutdown().await;
     });
 }
+
+#[test]
+fn a_limit_counts_rows_of_the_answer_alone() {
+    block_on(async {
+        let setup = Setup::new(TWO_DRIVES).await;
+        let session = setup.session().await;
+        for sql in [
+            "CREATE TABLE t PARTITION BY hash(k) WITH (slice_rows = 100) AS \
+             SELECT unnest(range(4000)) % 40 AS k, unnest(range(4000)) AS id",
+            "CREATE TABLE s AS SELECT id FROM t WHERE id >= 3980",
+        ] {
+            collect(&session, sql).await.unwrap_or_else(|fault| panic!("{sql}: {fault}"));
+        }
+        for level in ["2", "1", "0", "'random:7'", "3", "auto"] {
+            set(&session, &[&format!("level = {level}")]).await;
+            let groups = collect(&session, "SELECT k, count(*) FROM t GROUP BY k LIMIT 5").await.unwrap();
+            assert!(groups.rows.len() == 5 && groups.rows.iter().all(|row| row[1] == "100"), "level {level}: {groups:?}");
+            let joined = collect(&session, "SELECT t.id FROM t JOIN s ON t.id = s.id LIMIT 10").await.unwrap();
+            assert_eq!(joined.rows.len(), 10, "level {level}: {joined:?}");
+            let plain = collect(&session, "SELECT id FROM t WHERE id % 7 = 3 LIMIT 300").await.unwrap();
+            assert_eq!(plain.rows.len(), 300, "level {level}");
+        }
+        setup.shutdown().await;
+    });
+}

@@ -131,3 +131,41 @@ fn rows_of_before_go_and_small_runs_become_one() {
         setup.shutdown().await;
     });
 }
+
+#[test]
+fn what_is_known_of_rows_goes_with_them() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_HERE).await;
+        let session = setup.session().await;
+        for sql in [
+            "CREATE TABLE t (a BIGINT, b VARCHAR)",
+            "INSERT INTO t SELECT NULL, 'x' FROM unnest(range(10)) AS r(x)",
+            "INSERT INTO t VALUES (1000000, 'y')",
+        ] {
+            run(&session, sql).await;
+        }
+        let nulls = async || {
+            let (_, dataset) = dataset(&setup).await;
+            let of = |partition: &pithead_model::Partition| partition.columns.first().map_or(0, |column| column.nulls);
+            dataset.partitions.iter().map(of).sum::<u64>()
+        };
+        assert_eq!(nulls().await, 10);
+        for (sql, expected) in [
+            ("TRUNCATE t", 0),
+            ("INSERT INTO t VALUES (1, 'z'), (NULL, 'z')", 1),
+            ("UPDATE t SET a = coalesce(a, 2)", 0),
+            ("ALTER TABLE t DROP COLUMN b, ADD COLUMN c DOUBLE DEFAULT random()", 0),
+        ] {
+            run(&session, sql).await;
+            assert_eq!(nulls().await, expected, "{sql}");
+            let (_, dataset) = dataset(&setup).await;
+            let width = dataset.schema.fields().len();
+            let is_right = |partition: &pithead_model::Partition| {
+                partition.columns.len() == if partition.runs.is_empty() { 0 } else { width }
+            };
+            assert!(dataset.partitions.iter().all(is_right), "{sql}: {dataset:?}");
+        }
+        assert_eq!(one(&session, "SELECT count(*), max(a) FROM t").await, "2 2");
+        setup.shutdown().await;
+    });
+}

@@ -55,6 +55,11 @@ impl Member {
         dataset.partitions.get_mut(self.partition as usize)
     }
 
+    /// How many copies its dataset is to have.
+    pub(crate) fn copies_wanted(&self, manifest: &Manifest) -> usize {
+        manifest.datasets.get(&self.name.dataset).map_or(0, |dataset| dataset.copies)
+    }
+
     /// One of its runs.
     pub(crate) fn run(&self, load: LoadId) -> SliceKey {
         SliceKey { name: self.name.clone(), dataset: self.dataset, load, partition: self.partition, number: None }

@@ -27,6 +27,8 @@ pub struct Mending {
     seen: BTreeMap<DriveId, BTreeSet<String>>,
     /// Drives of domains that do not answer, and since when.
     away: BTreeMap<DriveId, Instant>,
+    /// Drives that have answered this host.
+    met: BTreeSet<DriveId>,
 }
 
 impl Mending {
@@ -54,13 +56,19 @@ impl Mending {
         news
     }
 
-    /// Those of a domain's drives that have been away for too long.
-    fn lost(&mut self, manifest: &Manifest, answering: &BTreeSet<DriveId>) -> Vec<DriveId> {
+    /// Those of a domain's drives that have been away for too long. `silent`: at how many of this host's addresses no drive has
+    /// answered yet. A drive that this host never met may be at one of these; else it is one that only others were told of, by
+    /// `pithead drive add`, and nothing says that it is away.
+    fn lost(&mut self, manifest: &Manifest, answering: &BTreeSet<DriveId>, silent: usize) -> Vec<DriveId> {
         let now = Instant::now();
         let Some(lost_after) = self.lost_after else { return Vec::new() };
-        self.away.retain(|id, _| !answering.contains(id));
-        let away = manifest.drives.iter().filter(|id| !answering.contains(id));
-        away.copied().filter(|id| now.duration_since(*self.away.entry(*id).or_insert(now)) >= lost_after).collect()
+        self.met.extend(answering);
+        let unknown = manifest.drives.iter().filter(|id| !self.met.contains(id)).count();
+        let may_be_ours = |id: &DriveId| self.met.contains(id) || unknown <= silent;
+        let away: BTreeSet<DriveId> =
+            manifest.drives.iter().filter(|id| !answering.contains(id) && may_be_ours(id)).copied().collect();
+        self.away.retain(|id, _| away.contains(id) || !manifest.drives.contains(id) && !answering.contains(id));
+        away.into_iter().filter(|id| now.duration_since(*self.away.entry(*id).or_insert(now)) >= lost_after).collect()
     }
 }
 
@@ -88,7 +96,7 @@ impl Fleet {
             if is_here && groups(&found.manifest).iter().any(|g| g.copies.len() < g.copies_wanted) {
                 self.fill_up(&found.manifest, &mut report, &mut teller).await?;
             }
-            lost.extend(mending.lost(&found.manifest, &answering));
+            lost.extend(mending.lost(&found.manifest, &answering, drives.absent().len()));
         }
         if is_mended {
             for (id, keys) in news {
@@ -176,6 +184,22 @@ mod tests {
     use pithead_model::{DatasetId, DatasetName, LoadId};
 
     use super::*;
+
+    #[test]
+    fn a_drive_that_was_never_met_is_lost_only_where_an_address_is_silent() {
+        let [one, two, added] = [1, 2, 3].map(DriveId);
+        let manifest = |drives: &[DriveId]| Manifest::empty("lab", drives.to_vec());
+        let mut mending = Mending::new(Some(Duration::ZERO));
+        assert!(mending.lost(&manifest(&[one, two]), &[one, two].into(), 0).is_empty());
+        // Another host has added a drive.
+        assert!(mending.lost(&manifest(&[one, two, added]), &[one, two].into(), 0).is_empty());
+        assert_eq!(mending.lost(&manifest(&[one, two, added]), &[one].into(), 0), [two]);
+        // A host that was started while a drive was away.
+        let mut mending = Mending::new(Some(Duration::ZERO));
+        assert_eq!(mending.lost(&manifest(&[one, two]), &[one].into(), 1), [two]);
+        assert!(mending.lost(&manifest(&[one, two, added]), &[one].into(), 1).is_empty(), "one of them is not");
+        assert!(Mending::new(None).lost(&manifest(&[one, two]), &[one].into(), 1).is_empty());
+    }
 
     #[test]
     fn keys_belong_to_their_own_run() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pithead_door::{Discard, Loads};
-use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, SliceKey};
+use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, Partition, SliceKey};
 
 use super::group::{Group, Member};
 use super::{Shifted, Teller};
@@ -76,9 +76,12 @@ async fn is_overtaken(fleet: &Fleet, domain: &str, group: &Group, from: Option<D
     let manifest = fleet.manifest(domain, &*fleet.refreshed().await).await?;
     let mut present = group.members.iter().filter_map(|member| member.find(&manifest)).peekable();
     let none_is_left = present.peek().is_none();
-    Ok(none_is_left
-        || present
-            .any(|partition| partition.copies.contains(&to) || from.is_some_and(|from| !partition.copies.contains(&from))))
+    let is_done = |partition: &Partition| match from {
+        _ if partition.copies.contains(&to) => true,
+        Some(from) => !partition.copies.contains(&from),
+        None => partition.copies.len() >= group.copies_wanted,
+    };
+    Ok(none_is_left || present.any(is_done))
 }
 
 /// Forgets of what was copied what is not there any more.
@@ -210,6 +213,7 @@ impl Edit for Swap<'_> {
             return conflict(format!("drive {stray} left domain {} meanwhile", self.domain));
         }
         for member in self.members {
+            let wanted = member.copies_wanted(manifest);
             // Dropped or replaced: what was copied of it goes as garbage.
             let Some(partition) = member.find_mut(manifest) else { continue };
             let lacks = |load: LoadId| self.to.is_some() && !self.there.contains(&member.run(load));
@@ -221,6 +225,10 @@ impl Edit for Swap<'_> {
             match (at, self.to) {
                 (_, Some(_)) if held => return conflict(format!("{} was moved meanwhile", member.name)),
                 (Some(Some(at)), Some(to)) => partition.copies[at] = to,
+                // Another host may have made the copy that was lacking.
+                (None, Some(_)) if partition.copies.len() >= wanted => {
+                    return conflict(format!("{} has all of its copies by now", member.name));
+                }
                 (None, Some(to)) => partition.copies.push(to),
                 (Some(Some(at)), None) if partition.copies.len() > 1 => {
                     partition.copies.remove(at);

@@ -8,7 +8,7 @@ use super::files::refused;
 use super::{MODULE, answer, copied, text};
 use crate::ServiceError;
 use crate::budget::fault;
-use crate::guest::{Guest, GuestRange, Opened, bytes};
+use crate::guest::{Guest, GuestRange, OpenDataset, Opened, bytes};
 use crate::limits::NAME_BYTES_MAX;
 
 const MISSING: i64 = -1;
@@ -55,7 +55,10 @@ async fn open(mut caller: Caller<'_, Guest>, name: GuestRange, columns: GuestRan
     let columns: Vec<&str> = columns.split('\n').filter(|column| !column.is_empty()).collect();
     let services = Arc::clone(&caller.data().services);
     match services.dataset(&name, &columns).await {
-        Ok(dataset) => caller.data_mut().keep(Opened::Dataset(dataset, None)).map(|handle| handle as i32),
+        Ok(dataset) => {
+            let opened = OpenDataset { dataset, waiting: None, held: None };
+            caller.data_mut().keep(Opened::Dataset(opened)).map(|handle| handle as i32)
+        }
         Err(ServiceError::NotFound(_)) => Ok(MISSING as i32),
         Err(error) => Err(refused(error)),
     }
@@ -65,18 +68,24 @@ async fn open(mut caller: Caller<'_, Guest>, name: GuestRange, columns: GuestRan
 async fn next(mut caller: Caller<'_, Guest>, handle: u32, place: GuestRange) -> wasmtime::Result<u32> {
     let (into, guest) = bytes(&mut caller, "dataset_get", place)?;
     let budget = Arc::clone(guest.meter.budget());
-    let Some(Some(Opened::Dataset(dataset, waiting))) = guest.open.get_mut(handle as usize) else {
+    let Some(Some(Opened::Dataset(OpenDataset { dataset, waiting, held }))) = guest.open.get_mut(handle as usize) else {
         return Err(fault(format!("it passed dataset_get the handle {handle}, which is no open dataset")));
     };
     let batch = match waiting.take() {
         Some((batch, _)) => Some(batch),
-        None => dataset.next().await.map_err(refused)?,
+        None => {
+            let batch = dataset.next().await.map_err(refused)?;
+            *held = None;
+            let taken = budget.hold(dataset.held_bytes());
+            *held = Some(taken.map_err(|none| fault(format!("it read a dataset, a part of which is in memory, and {none}")))?);
+            batch
+        }
     };
     let Some(batch) = batch else { return Ok(0) };
     let length = u32::try_from(batch.len()).map_err(|_| fault("a batch of the dataset is larger than a guest's memory"))?;
     if answer(&batch, into) > into.len() {
-        let held = budget.hold(batch.len()).map_err(|none| fault(format!("it read a batch of a dataset, and {none}")))?;
-        *waiting = Some((batch, held));
+        let room = budget.hold(batch.len()).map_err(|none| fault(format!("it read a batch of a dataset, and {none}")))?;
+        *waiting = Some((batch, room));
     }
     Ok(length)
 }

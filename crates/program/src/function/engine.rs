@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 
-use lru::LruCache;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, Linker};
@@ -13,16 +12,18 @@ use super::module::FunctionModule;
 use super::run::Called;
 use super::{INSTANCE_MEMORY_BYTES_MAX, INSTANCES_MAX};
 use crate::engine::{Ticker, Ticking, engine};
+use crate::known::Known;
 use crate::{ProgramError, RuntimeOptions};
 
-/// The most modules whose code is kept.
+/// The most modules whose code is kept, and the bytes of all code together.
 const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
+const CODE_BYTES_MAX: usize = 256 << 20;
 
 /// Compiles modules of functions and runs them.
 pub struct FunctionEngine {
     linker: Linker<Called>,
     ticker: Ticker,
-    known: Mutex<LruCache<[u8; 32], Arc<FunctionModule>>>,
+    known: Mutex<Known<[u8; 32], Arc<FunctionModule>>>,
     /// One module is compiled at a time, so that the same module is compiled once, and a compiler's memory is needed once.
     compiling: Mutex<()>,
 }
@@ -45,13 +46,13 @@ impl FunctionEngine {
         let mut linker = Linker::new(&engine);
         imports::link(&mut linker).map_err(ProgramError::engine)?;
         let ticker = Ticker::start(engine)?;
-        Ok(Self { linker, ticker, known: Mutex::new(LruCache::new(MODULES_MAX)), compiling: Mutex::default() })
+        Ok(Self { linker, ticker, known: Mutex::new(Known::new(MODULES_MAX, CODE_BYTES_MAX)), compiling: Mutex::default() })
     }
 
     /// Checks and compiles a module. The same bytes are compiled once while they are known. It blocks.
     pub fn compile(self: &Arc<Self>, bytes: &[u8]) -> Result<Arc<FunctionModule>, ProgramError> {
         let key: [u8; 32] = Sha256::digest(bytes).into();
-        let known = || self.known.lock().get(&key).map(Arc::clone);
+        let known = || self.known.lock().get(&key);
         // What is known waits for nobody's compilation.
         if let Some(module) = known() {
             return Ok(module);
@@ -62,7 +63,7 @@ impl FunctionEngine {
         }
         let compiled = FunctionModule::compile(self, &self.linker, bytes);
         let module = Arc::new(compiled.map_err(|cause| ProgramError::Usage(format!("the module of a function: {cause}")))?);
-        self.known.lock().put(key, Arc::clone(&module));
+        self.known.lock().put(key, Arc::clone(&module), module.code_bytes());
         Ok(module)
     }
 
@@ -73,6 +74,6 @@ impl FunctionEngine {
 
 impl std::fmt::Debug for FunctionEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FunctionEngine").field("known", &self.known.lock().len()).finish_non_exhaustive()
+        f.debug_struct("FunctionEngine").field("known", &*self.known.lock()).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use super::sets::{FREE, NEXT_BATCH};
 use super::udf::{UDF_PREFIX, UDF_VERSION, UdfSignature};
 use super::{ACCUMULATE_PREFIX, COMBINE_PREFIX, EXPORT_PREFIX, FINISH_PREFIX, FUNCTION_ABI_VERSION};
 use crate::limits::MODULE_BYTES_MAX;
-use crate::module::{Refused, translated};
+use crate::module::{Refused, code_bytes, translated};
 
 /// Compiled functions whose imports and exports are right.
 pub struct FunctionModule {
@@ -48,6 +48,11 @@ impl FunctionModule {
             Exported::Own { aggregates, .. } => aggregates,
             Exported::ArrowUdf(_) => &[],
         }
+    }
+
+    /// Bytes of its compiled code.
+    pub(super) fn code_bytes(&self) -> usize {
+        code_bytes(self.instance.module())
     }
 
     pub(super) fn exported(&self) -> &Exported {
