@@ -194,7 +194,10 @@ impl Target {
 /// A new incarnation of a dataset, laid out as it is, and without its rows.
 fn emptied(dataset: &Dataset) -> Dataset {
     let mut emptied = Dataset { id: DatasetId(rand::random()), ..dataset.clone() };
-    emptied.partitions.iter_mut().for_each(|partition| partition.runs.clear());
+    for partition in &mut emptied.partitions {
+        partition.runs.clear();
+        partition.columns.clear();
+    }
     emptied
 }
 
