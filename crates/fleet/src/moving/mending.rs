@@ -27,7 +27,7 @@ pub struct Mending {
     seen: BTreeMap<DriveId, BTreeSet<String>>,
     /// Drives of domains that do not answer, and since when.
     away: BTreeMap<DriveId, Instant>,
-    /// Drives that have answered this host.
+    /// Drives that this host was connected to.
     met: BTreeSet<DriveId>,
 }
 
@@ -62,7 +62,6 @@ impl Mending {
     fn lost(&mut self, manifest: &Manifest, answering: &BTreeSet<DriveId>, silent: usize) -> Vec<DriveId> {
         let now = Instant::now();
         let Some(lost_after) = self.lost_after else { return Vec::new() };
-        self.met.extend(answering);
         let unknown = manifest.drives.iter().filter(|id| !self.met.contains(id)).count();
         let may_be_ours = |id: &DriveId| self.met.contains(id) || unknown <= silent;
         let away: BTreeSet<DriveId> =
@@ -81,6 +80,7 @@ impl Fleet {
         let mut report = RepairReport::default();
         let news = mending.news(&drives).await;
         let answering = answering(&drives).await;
+        mending.met.extend(drives.ids());
         let (mut lost, mut is_mended) = (BTreeSet::new(), true);
         for domain in self.catalog().domains(&drives).await? {
             let Some(found) = self.catalog().newest(&domain, &drives).await? else { continue };
@@ -189,13 +189,13 @@ mod tests {
     fn a_drive_that_was_never_met_is_lost_only_where_an_address_is_silent() {
         let [one, two, added] = [1, 2, 3].map(DriveId);
         let manifest = |drives: &[DriveId]| Manifest::empty("lab", drives.to_vec());
-        let mut mending = Mending::new(Some(Duration::ZERO));
+        let mut mending = Mending { met: [one, two].into(), ..Mending::new(Some(Duration::ZERO)) };
         assert!(mending.lost(&manifest(&[one, two]), &[one, two].into(), 0).is_empty());
         // Another host has added a drive.
         assert!(mending.lost(&manifest(&[one, two, added]), &[one, two].into(), 0).is_empty());
         assert_eq!(mending.lost(&manifest(&[one, two, added]), &[one].into(), 0), [two]);
         // A host that was started while a drive was away.
-        let mut mending = Mending::new(Some(Duration::ZERO));
+        let mut mending = Mending { met: [one].into(), ..Mending::new(Some(Duration::ZERO)) };
         assert_eq!(mending.lost(&manifest(&[one, two]), &[one].into(), 1), [two]);
         assert!(mending.lost(&manifest(&[one, two, added]), &[one].into(), 1).is_empty(), "one of them is not");
         assert!(Mending::new(None).lost(&manifest(&[one, two]), &[one].into(), 1).is_empty());
