@@ -90,7 +90,7 @@ fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let args = function.args.into_iter().map(|arg| target.of_operand(arg, schema)).collect();
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
         }
-        expr @ (Expr::InSubquery(_) | Expr::SetComparison(_)) => Ok(looked_for_alike(expr, schema)?),
+        expr @ (Expr::InSubquery(_) | Expr::SetComparison(_)) => looked_for_alike(expr, schema),
         expr => Ok(Transformed::no(expr)),
     }
 }
@@ -118,7 +118,7 @@ fn results(case: Case, schema: &DFSchema) -> Transformed<Case> {
 
 /// A value and the subquery that it is looked for in.
 fn looked_for_alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let changed = looked_for::changed(expr.clone(), |value, column, within| {
+    looked_for::changed(expr, |value, column, within| {
         let types = [value.get_type(schema)?, column.get_type(within)?];
         let operands = [Operand::of(Some(&value), &types[0]), Operand::of(None, &types[1])];
         if let Some(target) = Alike::of_operands(operands) {
@@ -131,8 +131,7 @@ fn looked_for_alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         let [value, column] = pair;
         let is_other = [value != before[0], column != before[1]];
         Ok((Transformed::new_transformed(value, is_other[0]), Transformed::new_transformed(column, is_other[1])))
-    });
-    Ok(changed?.unwrap_or_else(|| Transformed::no(expr)))
+    })
 }
 
 /// A function that rounds, to a constant number of places, in the type that the function takes. DataFusion 55.2 would put a cast around

@@ -11,12 +11,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Subquery};
 type Pair = (Transformed<Expr>, Transformed<Expr>);
 
 /// An expression of such a kind, whose value and whose subquery's column `change` makes of one type: it gets the value, and the column
-/// over the schema of its query. None: the expression is of another kind.
-pub(crate) fn changed(
-    expr: Expr,
-    change: impl FnOnce(Expr, Expr, &DFSchema) -> Result<Pair>,
-) -> Result<Option<Transformed<Expr>>> {
-    Ok(Some(match expr {
+/// over the schema of its query. Expressions of other kinds stay as they are.
+pub(crate) fn changed(expr: Expr, change: impl FnOnce(Expr, Expr, &DFSchema) -> Result<Pair>) -> Result<Transformed<Expr>> {
+    Ok(match expr {
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => both(*expr, subquery, change)?
             .update_data(|(expr, subquery)| Expr::InSubquery(InSubquery { expr: Box::new(expr), subquery, negated })),
         Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
@@ -24,8 +21,8 @@ pub(crate) fn changed(
                 Expr::SetComparison(SetComparison { expr: Box::new(expr), subquery, op, quantifier })
             })
         }
-        _ => return Ok(None),
-    }))
+        expr => Transformed::no(expr),
+    })
 }
 
 fn both(

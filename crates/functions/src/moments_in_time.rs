@@ -165,11 +165,10 @@ impl SessionZone {
 
     /// A value and the subquery that it is looked for in, whose column is of the same kind of moment.
     fn looked_for(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let changed = looked_for::changed(expr.clone(), |value, column, within| {
+        looked_for::changed(expr, |value, column, within| {
             let (of, of_column) = (value.get_type(schema)?, column.get_type(within)?);
             Ok((self.moment(value, &of_column, schema), self.moment(column, &of, within)))
-        });
-        Ok(changed?.unwrap_or_else(|| Transformed::no(expr)))
+        })
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Transformed<Expr> {
