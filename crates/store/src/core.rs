@@ -203,9 +203,10 @@ impl Core {
         }
     }
 
-    /// Writes a new base of the journal. It makes everything durable that was written back.
+    /// Writes a new base of the journal. It makes everything durable that was written back. It may use one half of the
+    /// reserve, since it mostly gives back more than that when it is done; the other half is left to deletes meanwhile.
     pub fn write_base(&self, journal: &Journal) -> Result<(), StoreError> {
-        journal.tend(|between| self.queue.alone_and_flushed(self, || self.index.snapshot(between)))
+        journal.tend(self.reserve_bytes / 2, |between| self.queue.alone_and_flushed(self, || self.index.snapshot(between)))
     }
 
     pub fn usage(&self) -> Result<StoreUse, StoreError> {

@@ -247,12 +247,13 @@ fn make_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, Sto
 fn open_core(medium: Arc<dyn Medium>, index: Index, options: &StoreOptions, drive: DriveId) -> Result<Core, StoreError> {
     let rows = index.segments()?;
     let segments = Segments::open(medium.clone(), options, &rows, index.fact(LAST_FILE)?.unwrap_or(0))?;
-    let free = medium.free_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
+    // What is free may be little because the store is full: then, above all, puts must leave the reserve alone.
+    let size = medium.size_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
     let format = read_marker(&*medium)?.map_or(FORMAT, |marker| marker.format);
     let last_number = AtomicU64::new(index.fact(LAST_NUMBER)?.unwrap_or(0));
     Ok(Core {
         sharing: Sharing { last_number, allowed: Mutex::new(format >= WITH_RECIPES), drive },
-        reserve_bytes: options.reserve_bytes.min((free / 50).max(RESERVE_BYTES_MIN)),
+        reserve_bytes: options.reserve_bytes.min((size / 50).max(RESERVE_BYTES_MIN)),
         segment_bytes: options.segment_bytes,
         index,
         segments: Arc::new(segments),

@@ -20,6 +20,7 @@
 //! flushes them, and so does closing the store. One that the index does not commit is void: the next commit has the same
 //! number. A journal that cannot be written falls behind: commits are durable by the index then, and it is made anew.
 
+mod base;
 mod file;
 mod frame;
 mod log;

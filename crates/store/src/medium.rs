@@ -54,6 +54,11 @@ pub trait Medium: Send + Sync + Debug {
 
     /// The bytes that are free on the device.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// The size of the device. A medium that does not know it counts what is free.
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.free_bytes()
+    }
 }
 
 /// One open file.

@@ -9,8 +9,8 @@ pub struct StoreOptions {
     pub index_cache_bytes: usize,
     /// A segment file with this many bytes takes no more values. Existing segment files keep their size.
     pub segment_bytes: u64,
-    /// Bytes that puts leave free on the medium, so that deletes and compaction can go on when it is full. A medium
-    /// with little room keeps a fiftieth of the room that is free when the store is opened, and at least 4 MiB.
+    /// Bytes that puts leave free on the medium, so that deletes and compaction can go on when it is full. On a small
+    /// medium it is a fiftieth of its size, and at least 4 MiB.
     pub reserve_bytes: u64,
     /// Whether a thread of the store flushes written-back data after a second, and gives back dead room. Without it,
     /// that happens only when it is asked for or necessary.

@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::show_key;
 use crate::core::Core;
 use crate::index::{StoredValue, corrupt};
-use crate::listing::{first_behind, readable_from};
+use crate::listing::{behind_hole, readable_from};
 use crate::sum::Sum;
-use crate::{Entry, Key, Store, StoreError, Value};
+use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
 
 /// Keys that are listed at once.
 const KEYS: usize = 64;
@@ -40,6 +40,8 @@ pub struct Scrub {
     done_bytes: u64,
     damaged: Vec<Key>,
     damaged_more: u64,
+    /// Parts of the index that could not be listed.
+    holes: u64,
     /// Nothing more of the index can be read.
     has_ended: bool,
 }
@@ -55,6 +57,7 @@ impl Scrub {
             done_bytes: 0,
             damaged: Vec::new(),
             damaged_more: 0,
+            holes: 0,
             has_ended: false,
         }
     }
@@ -77,6 +80,12 @@ impl Scrub {
     /// Damaged keys that this round has found: their number, and the first of them.
     pub fn damaged(&self) -> (u64, &[Key]) {
         (self.damaged.len() as u64 + self.damaged_more, &self.damaged)
+    }
+
+    /// Parts of the index that this round could not list. Nobody knows which keys lie there, and their values were not
+    /// read.
+    pub fn holes(&self) -> u64 {
+        self.holes
     }
 
     /// Checks at most so many bytes; how many it was. None: the round is over, and the next step begins another one.
@@ -108,8 +117,8 @@ impl Scrub {
         Ok(Some(bytes))
     }
 
-    /// Lists the next keys. Where the index cannot be read, those behind it: the damage counts as one key, whose name
-    /// nobody knows.
+    /// Lists the next keys; false: there are none. Where the index cannot be read, those behind it: each damaged part
+    /// counts as one key, whose name nobody knows.
     fn list(&mut self) -> Result<bool, StoreError> {
         let start = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let listed = match readable_from(&*self.store, start.clone(), KEYS)? {
@@ -117,14 +126,18 @@ impl Scrub {
             None => {
                 let after = self.after.as_deref().map_or("the first key".to_owned(), show_key);
                 tracing::error!(after, "a part of the index cannot be read; the values behind it are read all the same");
-                self.damaged_more += 1;
-                match first_behind(&*self.store, start)? {
-                    Some(key) => readable_from(&*self.store, Bound::Included(key), KEYS)?.unwrap_or_default(),
-                    None => {
-                        self.has_ended = true;
-                        return Ok(true);
-                    }
+                (self.damaged_more, self.holes) = (self.damaged_more + 1, self.holes + 1);
+                let Some(key) = behind_hole(&*self.store, &KeyRange { start, ..KeyRange::all() })? else {
+                    self.has_ended = true;
+                    return Ok(true);
+                };
+                let listed = readable_from(&*self.store, Bound::Included(key.clone()), KEYS)?;
+                if listed.as_ref().is_none_or(Vec::is_empty) {
+                    // It was deleted meanwhile, or is damaged by now: the next step goes on behind it.
+                    self.after = Some(key);
+                    return Ok(true);
                 }
+                listed.unwrap_or_default()
             }
         };
         self.listed = listed.into();
@@ -275,18 +288,27 @@ mod tests {
 
     #[test]
     fn a_hole_in_the_index_is_told_and_ends_no_round() {
-        for (hidden, read) in [(10..12_u8, 198), (0..1, 199), (199..200, 199), (0..200, 0)] {
-            let store =
-                Holed { inner: MemoryStore::new(), hidden: vec![b's', hidden.start].into()..vec![b's', hidden.end].into() };
+        let cases: [(&[(u8, u8)], u64); 6] = [
+            (&[(10, 12)], 198),
+            (&[(0, 1)], 199),
+            (&[(199, 200)], 199),
+            (&[(0, 200)], 0),
+            (&[(10, 12), (150, 151)], 197),
+            (&[(0, 2), (3, 4), (100, 120), (198, 200)], 175),
+        ];
+        for (holes, read) in cases {
+            let hidden = holes.iter().map(|hole| vec![b's', hole.0].into()..vec![b's', hole.1].into()).collect();
+            let store = Holed { inner: MemoryStore::new(), hidden };
             let small = (0..200_u8).map(|number| Write::put(vec![b's', number], vec![number; 100]));
             store.write(small.collect(), crate::Durability::Through).unwrap();
             let mut scrub = Scrub::new(Arc::new(store));
-            let (mut bytes, mut damaged) = (0, 0);
+            let (mut bytes, mut damaged) = (0, (0, 0));
             while let Some(step) = scrub.step(64 << 10).unwrap() {
                 bytes += step;
-                damaged = scrub.damaged().0;
+                damaged = (scrub.damaged().0, scrub.holes());
             }
-            assert_eq!((bytes, damaged), (read * 100, 1), "{hidden:?}");
+            let count = holes.len() as u64;
+            assert_eq!((bytes, damaged), (read * 100, (count, count)), "{holes:?}");
         }
     }
 

@@ -163,15 +163,22 @@ impl ScrubService {
         }
     }
 
-    fn end_round(&mut self, done_bytes: u64) {
+    /// `holes`: parts of the index that this round could not list.
+    fn end_round(&mut self, done_bytes: u64, holes: u64) {
         (self.is_in_round, self.last_bytes) = (false, done_bytes);
         self.hurries.store(false, Ordering::Relaxed);
         let mut found = self.found.lock();
         found.end_round();
         self.drop_filters(&found);
-        match found.count() {
-            0 => tracing::info!(bytes = self.total_bytes, "all stored values were read, and none is damaged"),
-            damaged => tracing::error!(damaged, "all stored values were read; `pithead repair` mends those that have a copy"),
+        match (found.count(), holes) {
+            (0, 0) => tracing::info!(bytes = self.total_bytes, "all stored values were read, and none is damaged"),
+            (damaged, 0) => {
+                tracing::error!(damaged, "all stored values were read; `pithead repair` mends those that have a copy");
+            }
+            (damaged, holes) => {
+                let what = "parts of the index could not be listed, and the values there were not read";
+                tracing::error!(damaged, holes, "{what}; `pithead check` tells which they are");
+            }
         }
     }
 }
@@ -203,14 +210,14 @@ impl Service for ScrubService {
         if !self.is_in_round {
             (self.is_in_round, self.began_s) = (true, now_s);
         }
-        let done_bytes = self.scrub.done_bytes();
+        let (done_bytes, holes) = (self.scrub.done_bytes(), self.scrub.holes());
         match self.scrub.step(STEP_BYTES) {
             Ok(Some(bytes)) => {
                 self.found.lock().reached(self.scrub.after(), self.scrub.damaged());
                 Stepped::Did { bytes }
             }
             Ok(None) => {
-                self.end_round(done_bytes);
+                self.end_round(done_bytes, holes);
                 Stepped::Did { bytes: 0 }
             }
             Err(error) => Stepped::Failed { why: error.to_string(), pause: FAILED },

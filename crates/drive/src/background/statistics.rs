@@ -10,7 +10,7 @@ use pithead_sched::{Progress, Service, Stepped};
 use pithead_slice::{ScanRequest, SliceStream, ValueFilter, open_slice};
 use pithead_store::Store;
 
-use crate::storage::{Filters, Lease, Leases, WantedFilter, gone, slice_key};
+use crate::storage::{Filters, Leases, WantedFilter, gone, slice_key};
 
 /// Rows of a step.
 const STEP_ROWS: usize = 1_024;
@@ -30,15 +30,14 @@ pub(super) struct StatisticsService {
     done_bytes: u64,
 }
 
-/// A filter that is being made.
+/// A filter that is being made. It holds no lease: the value is in memory, and whoever pauses the service must not keep a
+/// run from being deleted.
 struct Making {
     wanted: WantedFilter,
     rows: SliceStream,
     filter: ValueFilter,
     /// Bytes of the slice.
     slice_bytes: u64,
-    /// So that the slice is not deleted, and the filter left over.
-    _lease: Lease,
 }
 
 impl StatisticsService {
@@ -48,8 +47,7 @@ impl StatisticsService {
 
     /// Opens the slice of a filter that is wanted; none: it is being deleted.
     fn begin(&self, wanted: WantedFilter) -> Result<Option<Making>, String> {
-        let run = SliceKey { number: None, ..wanted.slice.clone() };
-        let Ok(lease) = self.leases.lease(vec![run]) else { return Ok(None) };
+        let Ok(_lease) = self.leases.lease(vec![run_of(&wanted)]) else { return Ok(None) };
         let value = self.store.get(&slice_key(&wanted.slice)).map_err(|error| error.to_string())?;
         let Some((value, entry)) = value else { return Err(gone(&wanted.slice).message) };
         let scan = || {
@@ -58,13 +56,19 @@ impl StatisticsService {
             Ok((reader.scan(request)?.stream, ValueFilter::with_room(reader.rows())?))
         };
         let (rows, filter) = scan().map_err(|error: pithead_slice::SliceError| error.to_string())?;
-        Ok(Some(Making { wanted, rows, filter, slice_bytes: entry.bytes, _lease: lease }))
+        Ok(Some(Making { wanted, rows, filter, slice_bytes: entry.bytes }))
     }
 
     fn end(&self, mut made: Making) -> Result<(), String> {
         made.filter.shrink();
         if made.filter.bytes() > made.slice_bytes / SHARE_MAX {
             self.filters.refuse(&made.wanted);
+            return Ok(());
+        }
+        // So that the slice is not deleted, and the filter left over.
+        let Ok(_lease) = self.leases.lease(vec![run_of(&made.wanted)]) else { return Ok(()) };
+        let there = self.store.entry(&slice_key(&made.wanted.slice)).map_err(|error| error.to_string())?;
+        if there.is_none() {
             return Ok(());
         }
         self.filters.put(&made.wanted, &made.filter).map_err(|fault| fault.message)
@@ -88,6 +92,11 @@ impl StatisticsService {
             None => self.end(making).map(|()| Some(0)),
         }
     }
+}
+
+/// The run of the slice that a filter is wanted for.
+fn run_of(wanted: &WantedFilter) -> SliceKey {
+    SliceKey { number: None, ..wanted.slice.clone() }
 }
 
 impl Service for StatisticsService {

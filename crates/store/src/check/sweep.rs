@@ -7,12 +7,11 @@
 use std::ops::Bound;
 
 use crate::index::Index;
+use crate::listing::{TRIES, spread};
 use crate::{Key, StoreError};
 
 /// The number of rows that are read at once.
 const ROWS_MAX: usize = 256;
-/// The number of keys that are tried between two keys.
-const TRIES: u64 = 256;
 /// The depth to which holes within holes are searched.
 const DEPTH_MAX: u32 = 12;
 
@@ -151,44 +150,5 @@ impl Sweep<'_> {
             (rows, Err(StoreError::Corrupt { what, .. })) => Ok((rows, Some(what))),
             (_, Err(error)) => Err(error),
         }
-    }
-}
-
-/// Keys between two keys, spread evenly over the bytes after their common prefix.
-fn spread(after: Option<&Key>, before: Option<&Key>) -> impl Iterator<Item = Key> + use<> {
-    let low = after.cloned().unwrap_or_default();
-    let (shared, high) = match before {
-        Some(before) => {
-            let shared = low.iter().zip(before).take_while(|(a, b)| a == b).count();
-            (shared, number(before.get(shared..).unwrap_or_default()))
-        }
-        None => (0, u64::MAX),
-    };
-    let from = number(low.get(shared..).unwrap_or_default());
-    let prefix = low.slice(..shared);
-    let step = high.saturating_sub(from) / (TRIES + 1);
-    (1..=TRIES).filter(move |_| step > 0).map(move |n| [&prefix[..], &(from + step * n).to_be_bytes()].concat().into())
-}
-
-/// The first bytes as a number with the same order.
-fn number(bytes: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-    u64::from_be_bytes(first)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_spread_between_two() {
-        let (low, high) = (Key::from_static(b"slice/a"), Key::from_static(b"slice/x"));
-        let keys: Vec<Key> = spread(Some(&low), Some(&high)).collect();
-        assert_eq!(keys.len(), 256);
-        assert!(keys.iter().all(|key| *key > low && *key < high));
-        assert!(keys.is_sorted());
-        assert_eq!(spread(None, None).count(), 256);
-        assert_eq!(spread(Some(&high), Some(&high)).count(), 0);
     }
 }

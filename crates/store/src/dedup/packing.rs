@@ -114,9 +114,10 @@ impl Packing {
             }
             Some(writing) => {
                 let extent = writing.finish(self.sum.digest());
-                core.segments.flush(std::slice::from_ref(&extent))?;
                 let (place, checksum) = (extent.place, extent.checksum);
-                pinned.add(extent);
+                // Before anything can fail: what is in no `Pinned` stays pinned for ever.
+                pinned.add(extent.clone());
+                core.segments.flush(&[extent])?;
                 NewValue::Segment { place, checksum }
             }
         };

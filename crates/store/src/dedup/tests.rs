@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::medium::LyingMedium;
+use crate::medium::{Call, LyingMedium, Trouble};
 use crate::{
     CheckOptions, DiskStore, Durability, FindingKind, Medium, Put, Scrub, Store, StoreOptions, Tag, Value, Version, Write,
     check_on,
@@ -355,4 +355,35 @@ fn damage_to_a_pack_is_told_of_each_key_that_has_a_part_of_it() {
     let named: Vec<&str> = report.findings.iter().filter_map(|finding| finding.key.as_deref()).collect();
     assert_eq!(named, ["a", "b", "c", &format!("pack {pack} of deduplicated values")]);
     assert_eq!(report.keys, 3);
+}
+
+/// A pack was written and its flush failed. Its room stayed pinned, so that its segment was never given back.
+#[test]
+fn a_pack_that_cannot_be_flushed_leaves_nothing_pinned() {
+    let mut failed = 0;
+    for after in 0..6 {
+        let rig = Rig::new();
+        let shared = noise(1, 200_000);
+        for key in 0..3_u64 {
+            rig.put(&format!("k{key}"), [&shared[..], &noise(2 + key, 200_000)].concat());
+        }
+        rig.store().flush().unwrap();
+        rig.medium.set_trouble(vec![Trouble::io(&[Call::Flush], after)]);
+        let mut dedup = dedup(Chunking::ContentDefined);
+        let stepped = loop {
+            match rig.store().dedup_step(&mut dedup, 64 << 10) {
+                Ok(Some(_)) => {}
+                ended => break ended,
+            }
+        };
+        failed += u32::from(stepped.is_err());
+        drop(dedup);
+        rig.medium.set_trouble(vec![]);
+        // Flushes of what was written back may fail, too, and are told once.
+        let _ = rig.store().flush();
+        let segments = &rig.store().core().segments;
+        segments.seal(None);
+        assert_eq!(segments.sealed().len(), rig.medium.list("segments").unwrap().len(), "after {after} flushes");
+    }
+    assert!(failed > 0, "no flush has failed");
 }

@@ -111,6 +111,11 @@ pub(super) fn encode_mark(place: FramePlace, number: u64, is_last: bool) -> Vec<
     out
 }
 
+/// Bytes of the frame that a row of a base takes.
+pub(super) fn row_bytes(key: &[u8], record: &[u8]) -> u64 {
+    ((FRAME_HEADER + key.len() + record.len()) as u64).next_multiple_of(STEP)
+}
+
 /// A row of a base.
 pub(super) fn encode_row(out: &mut Vec<u8>, place: FramePlace, number: u64, key: &[u8], record: &[u8]) {
     encode(out, place, Head { kind: FrameKind::Put, number, row: 0, rows: 0 }, key, record);

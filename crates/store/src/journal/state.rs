@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pithead_model::DriveId;
-use redb::ReadableTable as _;
 
 use super::file::{Account, FOLDER, FileKind, NEW, NEW_KEYS, file_name, names, parts};
-use super::log::{Log, STEP_BYTES, Tail, Writer};
-use super::{LogPlace, Row};
+use super::log::{Log, Tail, Writer};
+use super::{LogPlace, Row, base};
 use crate::StoreError;
 use crate::format::io_error;
-use crate::index::{ENTRIES, Failure, Snapshot, caught};
+use crate::index::Snapshot;
 use crate::medium::Medium;
 
 /// Logs with fewer bytes than this need no new base.
@@ -27,6 +26,8 @@ pub(crate) struct Journal {
     medium: Arc<dyn Medium>,
     drive: DriveId,
     state: Mutex<JournalState>,
+    /// Held while a base is written: there is one place for those that have no name yet.
+    tending: Mutex<()>,
 }
 
 /// Whether a commit is durable by the log.
@@ -60,6 +61,10 @@ impl Journal {
     /// that commit, [`Journal::tend`] makes it anew. It is an error only if the index lacks a commit that the journal
     /// knows to have been durable.
     pub fn open(medium: Arc<dyn Medium>, drive: DriveId, commit: u64) -> Result<Self, StoreError> {
+        if !medium.is_read_only() {
+            // A process that was killed in the midst of a base has left it.
+            base::discard(&*medium);
+        }
         let state = match JournalState::find(&*medium, drive, commit) {
             Ok(Ok(state)) => state,
             Ok(Err(marked)) => {
@@ -71,7 +76,7 @@ impl Journal {
                 JournalState { next: u64::MAX, ..JournalState::default() }
             }
         };
-        let journal = Self { medium, drive, state: Mutex::new(state) };
+        let journal = Self { medium, drive, state: Mutex::new(state), tending: Mutex::default() };
         {
             let mut state = journal.state.lock();
             if state.log.is_none() && state.next != u64::MAX {
@@ -170,22 +175,29 @@ impl Journal {
     }
 
     /// Writes a base of everything in the index, and unlinks the files that it replaces. `take` takes the snapshot of the
-    /// index for it ([`crate::index::Index::snapshot`]), and is given what is to be done between two commits.
-    pub fn tend(&self, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
-        let done = self.write_base(take);
+    /// index for it ([`crate::index::Index::snapshot`]), and is given what is to be done between two commits. A base that
+    /// fails leaves nothing, and one that would leave fewer than `kept` bytes free on the medium is not begun.
+    pub fn tend(&self, kept: u64, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
+        let _tending = self.tending.lock();
+        let done = self.write_base(kept, take);
+        if done.is_err() {
+            base::discard(&*self.medium);
+        }
         let mut state = self.state.lock();
         state.failed_at = done.is_err().then(Instant::now);
         done
     }
 
-    fn write_base(&self, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
+    fn write_base(&self, kept: u64, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
         // While a transaction is open, there is no commit between the logs.
         let snapshot = take(&|| self.rotate())?;
         let Some(upto) = self.state.lock().log.as_ref().map(|log| log.number - 1) else {
             return Err(failed(io::Error::other("no log can be written")));
         };
-        let bytes = self.copy(&snapshot).map_err(|failure| failure.on(self.medium.path()))?;
+        let copied =
+            base::check_room(&*self.medium, &snapshot, kept).and_then(|()| base::copy(&*self.medium, &snapshot, self.drive));
+        let bytes = copied.map_err(|failure| failure.on(self.medium.path()))?;
         // The account of keys comes first, since the base replaces logs of both.
         self.medium.rename(NEW_KEYS, &file_name(upto, FileKind::BaseKeys)).map_err(failed)?;
         self.medium.rename(NEW, &file_name(upto, FileKind::Base)).map_err(failed)?;
@@ -202,27 +214,6 @@ impl Journal {
             }
         }
         Ok(())
-    }
-
-    fn copy(&self, snapshot: &Snapshot) -> Result<u64, Failure> {
-        let failed = |error| Failure::Store(io_error(&self.medium.path().join(NEW), STEP_BYTES as u64, error));
-        let begun = [(Account::Records, NEW), (Account::Keys, NEW_KEYS)]
-            .map(|(account, name)| Writer::begin(&*self.medium, name, self.drive, account).map_err(failed));
-        let [records, keys] = begun;
-        let mut files = [records?, keys?];
-        caught(|| {
-            for row in snapshot.read.open_table(ENTRIES)?.iter()? {
-                let (key, record) = row?;
-                for file in &mut files {
-                    file.put(snapshot.commit, key.value(), record.value()).map_err(failed)?;
-                }
-            }
-            Ok(())
-        })?;
-        for file in &mut files {
-            file.write().and_then(|()| file.mark(snapshot.commit, true)).and_then(|()| file.flush()).map_err(failed)?;
-        }
-        Ok(files[0].at)
     }
 
     /// Begins a new log, for which a base is to be written, unless the open log waits for its base already.

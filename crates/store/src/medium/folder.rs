@@ -199,6 +199,11 @@ impl Medium for FolderMedium {
         let stat = rustix::fs::statvfs(&self.held.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.held.path)?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
 }
 
 impl MediumFile for FolderFile {

@@ -245,6 +245,10 @@ impl Medium for LyingMedium {
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.enter_whole(Call::Names)?.free())
     }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.enter_whole(Call::Names)?.capacity)
+    }
 }
 
 impl MediumFile for LyingFile {

@@ -65,22 +65,28 @@ fn a_missing_segment_fails_its_keys_alone() {
     assert_eq!(store.keys(), ["k4", "k5"]);
 }
 
+/// Puts 64 values of 6,013 bytes, each on a page of its own of the index, and damages the pages of some.
+fn with_damaged_pages(dir: &Path, damaged: &[u8]) {
+    let store = open(dir);
+    let batch = (0..64u8).map(|n| put(&format!("k{n:02}"), [&b"the value of "[..], &[n; 6_000]].concat().into()));
+    store.through(batch.collect()).unwrap();
+    drop(store);
+    let path = dir.join("index.redb");
+    let bytes = fs::read(&path).unwrap();
+    let file = writable(&path);
+    for n in damaged {
+        let wanted = [&b"the value of "[..], &[*n; 100]].concat();
+        let copies: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|&at| bytes[at..].starts_with(&wanted)).collect();
+        assert!(!copies.is_empty());
+        copies.iter().for_each(|&at| file.write_all_at(&[99], at as u64 + 50).unwrap());
+    }
+}
+
 /// The key and the value of an inline record are in one page of the index, whose checksum shows the damage.
 #[test]
 fn a_damaged_page_of_the_index_fails_its_keys_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    // Each of them has a page of its own.
-    let batch = (0..64u8).map(|n| put(&format!("k{n:02}"), [&b"the value of "[..], &[n; 6_000]].concat().into()));
-    store.through(batch.collect()).unwrap();
-    drop(store);
-    let path = dir.path().join("index.redb");
-    let bytes = fs::read(&path).unwrap();
-    let wanted = [&b"the value of "[..], &[17; 100]].concat();
-    let copies: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|&at| bytes[at..].starts_with(&wanted)).collect();
-    assert!(!copies.is_empty());
-    let file = writable(&path);
-    copies.iter().for_each(|&at| file.write_all_at(&[99], at as u64 + 50).unwrap());
+    with_damaged_pages(dir.path(), &[17]);
     let store = open(dir.path());
     let bad: Vec<u8> = (0..64).filter(|n| store.get(format!("k{n:02}").as_bytes()).is_err()).collect();
     assert!(bad.contains(&17) && bad.len() <= 4, "{bad:?}");
@@ -92,6 +98,27 @@ fn a_damaged_page_of_the_index_fails_its_keys_alone() {
     assert_eq!(store.held("z").unwrap(), value(2, LARGE));
     assert!(store.through(vec![put("k17", value(1, 10))]).is_err(), "its page cannot be changed");
     assert_eq!(store.held("k63").unwrap(), value(1, 10));
+}
+
+/// A list that met a damaged page went on behind the last one.
+#[test]
+fn what_lies_between_damaged_pages_is_listed_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    with_damaged_pages(dir.path(), &[17, 30, 45]);
+    let store = Arc::new(open(dir.path()));
+    let keys = (0..64u8).map(|n| format!("k{n:02}"));
+    let good: Vec<String> = keys.filter(|key| store.get(key.as_bytes()).is_ok()).collect();
+    assert!(good.len() >= 64 - 3 * 4, "{good:?}");
+    let mut seen = Vec::new();
+    let note = |entry: &Entry| seen.push(String::from_utf8(entry.key.to_vec()).unwrap());
+    let is_whole = crate::each_readable_entry(&*store, "k", note);
+    assert_eq!((is_whole.unwrap(), &seen), (false, &good));
+    let mut scrub = crate::Scrub::new(store);
+    let (mut bytes, mut holes) = (0, 0);
+    while let Some(read) = scrub.step(64 << 10).unwrap() {
+        (bytes, holes) = (bytes + read, scrub.holes());
+    }
+    assert_eq!((bytes, holes), (good.len() as u64 * 6_013, 3));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! [`Punching`]: dead parts of a segment are given back in place.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::{Compacted, PLACES_MAX, Stepped, unused};
+use crate::core::Core;
+use crate::record::ValueLocation;
+use crate::segments::Sealed;
+use crate::{Key, StoreError};
+
+/// Dead parts of a segment are given back in place.
+#[derive(Debug)]
+pub(super) struct Punching {
+    pub one: Sealed,
+    /// Up to where gaps were looked for.
+    at: u64,
+    gaps: VecDeque<Range<u64>>,
+    dead_bytes: u64,
+    /// Dead bytes that no earlier job has given back, and that this one has not come to yet.
+    fresh: u64,
+}
+
+impl Punching {
+    pub fn new(one: Sealed) -> Self {
+        Self { one, at: 0, gaps: VecDeque::new(), dead_bytes: 0, fresh: unused(one.row) }
+    }
+
+    pub fn step(&mut self, core: &Core, done: &mut Compacted) -> Result<Stepped, StoreError> {
+        let Punching { one, .. } = *self;
+        if let Some(gap) = self.gaps.pop_front() {
+            let bytes = gap.end - gap.start;
+            self.dead_bytes += bytes;
+            // A gap may have been punched before, in whole or in part.
+            let given_back = bytes.min(self.fresh);
+            self.fresh -= given_back;
+            return match core.segments.punch(one.file, gap) {
+                Ok(true) => Ok(Stepped::Did(given_back)),
+                Ok(false) => {
+                    core.work.state.lock().no_punch = true;
+                    Ok(Stepped::Ended)
+                }
+                // Everything in it has died meanwhile, and so it was unlinked.
+                Err(_) if core.segments.row(one.file).is_none() => Ok(Stepped::Ended),
+                Err(error) => Err(error),
+            };
+        }
+        if self.at < one.row.written {
+            let places = core.durable_places(one.file, self.at)?;
+            let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
+            let (gaps, next) = gaps(self.at, end, &places);
+            (self.gaps, self.at) = (gaps.into(), next);
+            return Ok(Stepped::Did(0));
+        }
+        done.punched_bytes += self.dead_bytes.saturating_sub(one.row.punched);
+        core.segments.set_punched(one.file, self.dead_bytes);
+        core.index.set_punched(one.file, self.dead_bytes)?;
+        Ok(Stepped::Ended)
+    }
+}
+
+impl Core {
+    /// The next values of a segment from `at` on. What is dead according to them is so for good: all commits that they
+    /// follow from are durable, so that neither a crash nor a failure of the index can undo one.
+    fn durable_places(&self, file: u64, at: u64) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
+        self.queue.alone_and_flushed(self, || {
+            if self.index.unflushed_bytes().is_some() {
+                self.index.snapshot(|| ())?;
+            }
+            self.index.places(file, at, PLACES_MAX)
+        })
+    }
+}
+
+/// The gaps between the places from `at` on, and up to `end` if that is given; and where to go on.
+fn gaps(mut at: u64, end: Option<u64>, places: &[(ValueLocation, Key)]) -> (Vec<Range<u64>>, u64) {
+    let mut gaps = Vec::new();
+    for (place, _) in places {
+        if place.offset > at {
+            gaps.push(at..place.offset);
+        }
+        at = at.max(place.end());
+    }
+    if let Some(end) = end {
+        if end > at {
+            gaps.push(at..end);
+        }
+        at = at.max(end);
+    }
+    (gaps, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::conformance::{Through as _, delete, put, small_options, value};
+    use crate::{DiskStore, Durability, Store as _, StoreOptions};
+
+    /// Commits were given up between the look at what is dead and the commit that made it durable, and the values that
+    /// they had deleted were punched.
+    #[test]
+    fn what_lives_again_is_not_punched() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = DiskStore::open(dir.path(), StoreOptions { background: false, ..small_options() }).unwrap();
+        let key = |n: u8| format!("k{n}");
+        store.through((0..8).map(|n| put(&key(n), value(n, 1 << 19))).collect()).unwrap();
+        store.through(vec![delete(&key(7))]).unwrap();
+        store.write(vec![delete(&key(1)), delete(&key(2))], Durability::Back).unwrap();
+        let core = store.core();
+        core.segments.seal(None);
+        let one = core.segments.sealed()[0];
+        thread::scope(|scope| {
+            let job = core.queue.alone(|| {
+                let job = scope.spawn(|| {
+                    let (mut punching, mut done) = (Punching::new(one), Compacted::default());
+                    while let Stepped::Did(_) = punching.step(core, &mut done).unwrap() {}
+                });
+                // By then the job waits for its turn.
+                thread::sleep(Duration::from_millis(300));
+                core.index.give_up_unflushed("a test");
+                job
+            });
+            job.join().unwrap();
+        });
+        for n in 0..7 {
+            assert_eq!(store.held(&key(n)).unwrap(), value(n, 1 << 19));
+        }
+        assert!(store.flush().is_err(), "nobody was told");
+    }
+
+    /// A segment with old holes in it is punched once more, for a small value.
+    #[test]
+    fn what_was_given_back_before_does_not_count_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = DiskStore::open(dir.path(), StoreOptions { background: false, ..small_options() }).unwrap();
+        store
+            .through((0..7).map(|n| put(&format!("k{n}"), value(n, 1 << 19))).chain([put("s", value(9, 1 << 16))]).collect())
+            .unwrap();
+        store.core().segments.seal(None);
+        let given_back = |keys: &[&str]| {
+            store.through(keys.iter().map(|key| delete(key)).collect()).unwrap();
+            std::iter::from_fn(|| store.compact_step(1 << 20).unwrap()).sum::<u64>()
+        };
+        assert_eq!(given_back(&["k1", "k3", "k4"]), 3 << 19);
+        assert_eq!(given_back(&["s"]), 1 << 16);
+        assert_eq!(given_back(&["k5"]), 1 << 19);
+        assert_eq!(store.usage().unwrap().dead_bytes, 0);
+    }
+}
