@@ -26,6 +26,9 @@ fn tell(report: &RepairReport) {
     for damaged in &report.damaged {
         tracing::error!("damaged, and no good copy was found; load the dataset again: {damaged}");
     }
+    for failed in &report.failed {
+        tracing::warn!("trying again later: {failed}");
+    }
     for note in &report.notes {
         tracing::warn!("{note}");
     }

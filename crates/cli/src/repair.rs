@@ -20,7 +20,8 @@ Examples:
 ///
 /// Without --lost, every run is read on each of its drives. What is missing or damaged is written anew from another copy,
 /// and copies that a dataset lacks are made. With --lost, the copies of that drive are made anew on the others, and
-/// another drive becomes home where it was. Queries run on meanwhile. The exit code is 1 if something stays lost or damaged.
+/// another drive becomes home where it was. Queries run on meanwhile. The exit code is 1 if something stays lost,
+/// damaged or undone.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RepairArgs {
@@ -86,7 +87,7 @@ fn summary(report: &RepairReport) -> String {
 /// What stays lost or damaged is an error, said once for each.
 fn verdict(report: &RepairReport, said: bool, lost: Option<DriveId>) -> Result<(), CliError> {
     let kept: Vec<_> = report.lost.iter().filter(|lost| !report.dropped.contains(&lost.name.to_string())).collect();
-    if kept.is_empty() && report.damaged.is_empty() {
+    if kept.is_empty() && report.damaged.is_empty() && report.failed.is_empty() {
         return Ok(());
     }
     if !said {
@@ -103,8 +104,11 @@ fn verdict(report: &RepairReport, said: bool, lost: Option<DriveId>) -> Result<(
         for what in &report.damaged {
             say(&Fault::new(Blame::Corrupt, what.clone()).hint("no good copy was found; load the dataset again"));
         }
+        for what in &report.failed {
+            say(&Fault::new(Blame::Device, what.clone()).hint("`pithead status` shows the drives; then run the repair again"));
+        }
     }
-    Err(CliError::Said(Blame::Corrupt))
+    Err(CliError::Said(if kept.is_empty() && report.damaged.is_empty() { Blame::Device } else { Blame::Corrupt }))
 }
 
 #[cfg(test)]
@@ -133,7 +137,9 @@ mod tests {
         assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Corrupt))));
         report.dropped.push("main.t".into());
         assert!(verdict(&report, true, None).is_ok());
+        report.failed.push("x".into());
+        assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Device))));
         report.damaged.push("x".into());
-        assert!(verdict(&report, true, None).is_err());
+        assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Corrupt))));
     }
 }

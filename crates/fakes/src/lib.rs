@@ -55,6 +55,10 @@ pub struct FakeDoor {
     pub merge_fault: Mutex<Option<Fault>>,
     /// Whether it marks other rows than it is asked to.
     pub marks_others: AtomicBool,
+    /// There is no room for runs and manifests.
+    pub is_full: AtomicBool,
+    /// Another host drops a run just when it is asked for.
+    pub drops_when_read: AtomicBool,
     /// Deletions get no answer.
     pub discards_hang: AtomicBool,
     /// Nothing answers.
@@ -87,6 +91,8 @@ impl FakeDoor {
             merges: AtomicBool::new(true),
             merge_fault: Mutex::default(),
             marks_others: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            drops_when_read: AtomicBool::new(false),
             discards_hang: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
             conflicts: AtomicU32::new(0),
@@ -103,6 +109,23 @@ impl FakeDoor {
         match self.is_down.load(Ordering::Relaxed) {
             true => Err(Fault::new(Blame::Device, "does not answer")),
             false => Ok(()),
+        }
+    }
+
+    fn check_room(&self) -> Result<(), Fault> {
+        match self.is_full.load(Ordering::Relaxed) {
+            true => Err(Fault::new(Blame::Limit, "no space left")),
+            false => Ok(()),
+        }
+    }
+
+    fn drop_run(&self, run: &SliceKey) {
+        self.stored.lock().remove(&(run.dataset, run.load, run.partition));
+        if let Some(manifest) = self.manifests.lock().get_mut(&run.name.domain)
+            && let Some(dataset) = manifest.datasets.get_mut(&run.name.dataset)
+        {
+            dataset.partitions[run.partition as usize].runs.retain(|there| there.load != run.load);
+            manifest.version += 1;
         }
     }
 }
@@ -361,6 +384,9 @@ impl Door for FakeDoor {
 
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         self.check()?;
+        if self.drops_when_read.load(Ordering::Relaxed) {
+            self.drop_run(&run);
+        }
         let batches = self.find(&run)?;
         if self.is_damaged.load(Ordering::Relaxed) {
             return Err(Fault::new(Blame::Corrupt, format!("{run} is damaged")));
@@ -378,6 +404,7 @@ impl Door for FakeDoor {
 
     async fn write_run(&self, run: SliceKey, mut pieces: Pieces) -> Result<(), Fault> {
         self.check()?;
+        self.check_room()?;
         let mut batches = Vec::new();
         while let Some(piece) = pieces.next().await {
             let bytes = piece?.bytes;
@@ -402,6 +429,7 @@ impl Door for FakeDoor {
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.check()?;
+        self.check_room()?;
         let mut manifests = self.manifests.lock();
         if take_one(&self.conflicts)
             && let Some(present) = manifests.get_mut(&manifest.domain)

@@ -107,8 +107,10 @@ pub(crate) async fn commit<E: Edit>(
                     Err(fault) => fault,
                 }
             }
-            // It was home that said so, of this change.
-            Err(fault) if fault.blame == Blame::Access => return Err(fault.at_drive(home.label()).into()),
+            // It was home that said so, of this change: it may not be made, or home has no room for it.
+            Err(fault) if matches!(fault.blame, Blame::Access | Blame::Limit) => {
+                return Err(fault.at_drive(home.label()).into());
+            }
             Err(fault) => fault.at_drive(home.label()),
         };
         if fault.blame != Blame::Conflict {

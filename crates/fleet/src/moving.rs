@@ -93,8 +93,17 @@ pub struct RepairReport {
     pub dropped: Vec<String>,
     /// Runs that are missing or damaged and of which no good copy was found.
     pub damaged: Vec<String>,
+    /// What could not be done, and why: a drive is full, or does not answer. Another repair tries it again.
+    pub failed: Vec<String>,
     /// What is worth knowing beside that.
     pub notes: Vec<String>,
+}
+
+impl RepairReport {
+    fn count_copies(&mut self, shifted: Shifted) {
+        self.bytes += shifted.bytes;
+        self.copies_made += shifted.partitions;
+    }
 }
 
 /// A partition of which no copy is left.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use pithead_model::{Blame, Fault, SliceKey, boxed};
+use pithead_model::{Blame, Fault, FaultKind, SliceKey, boxed};
 
 use crate::drives::ConnectedDrive;
 
@@ -32,7 +32,7 @@ pub(crate) async fn relay_as(
     let started = Instant::now();
     loop {
         match relay_once(run, name, from, to).await {
-            Err(fault) if fault.blame == Blame::Limit && started.elapsed() < MEMORY_WAIT => {
+            Err(fault) if fault.kind == FaultKind::Memory && started.elapsed() < MEMORY_WAIT => {
                 tracing::debug!("a copy waits: {}", fault.message);
                 tokio::time::sleep(MEMORY_PAUSE).await;
             }

@@ -417,3 +417,57 @@ async fn a_home_that_was_declared_lost_acknowledges_nothing_alone() {
     let manifests: Vec<Manifest> = place.doors.iter().map(|door| door.manifests.lock()["main"].clone()).collect();
     assert!(manifests.iter().all(|manifest| manifest.home() == Some(DriveId(2))), "the old home has stepped down");
 }
+
+#[tokio::test]
+async fn a_full_drive_is_passed_over_and_keeps_no_copy_from_being_made() {
+    let mut place = Cluster::new(2, 2, 2).await;
+    place.stop(2, true);
+    place.host = connect(&place.doors).await.unwrap();
+    place.host.fleet().repair(&RepairSpec { lost: Some(DriveId(2)), drop_lost: false }, quiet()).await.unwrap();
+    for id in [5, 6] {
+        let newcomer = FakeDoor::new(id);
+        place.doors.push(Arc::clone(&newcomer));
+        place.host.fleet().add_drive(newcomer, quiet()).await.unwrap();
+    }
+    let full = |id: u64, is_full: bool| place.door(id).is_full.store(is_full, Ordering::Relaxed);
+    [5, 6].map(|id| full(id, true));
+    let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
+    assert!(!report.failed.is_empty() && report.failed.iter().all(|failed| failed.contains("no space left")), "{report:?}");
+    let made = report.copies_made;
+    full(6, false);
+    let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
+    assert_eq!((report.copies_made + made, report.failed.len(), report.notes.len()), (2, 0, 0), "{report:?}");
+    assert!(place.copies().await.iter().all(|copies| copies.len() == 2));
+    place.check_answer().await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_dropped_while_it_was_checked_is_not_damaged() {
+    let place = Cluster::new(1, 2, 1).await;
+    place.door(1).drops_when_read.store(true, Ordering::Relaxed);
+    let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
+    assert!(report.damaged.is_empty() && report.failed.is_empty() && report.runs_checked == 0, "{report:?}");
+    assert_eq!(report.notes.len(), 1, "{report:?}");
+}
+
+#[tokio::test]
+async fn what_repair_writes_is_claimed() {
+    let place = Cluster::new(2, 2, 2).await;
+    place.door(2).stored.lock().clear();
+    place.door(2).claims.lock().clear();
+    let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
+    assert_eq!(report.runs_rewritten, 2, "{report:?}");
+    let version = place.door(1).manifests.lock()["main"].version;
+    let claims: Vec<u64> = place.door(2).claims.lock().values().copied().collect();
+    assert_eq!(claims, [version, version]);
+}
+
+#[tokio::test]
+async fn a_home_without_room_leaves_nothing_of_a_load() {
+    let place = Cluster::new(2, 2, 1).await;
+    let before = place.rows();
+    place.door(1).is_full.store(true, Ordering::Relaxed);
+    let fault = place.load(LoadSpec { mode: LoadMode::Append, ..spec("t") }).await.unwrap_err();
+    assert!(fault.message.contains("no space left") && !fault.message.contains("may have been made"), "{fault:?}");
+    assert_eq!(place.rows(), before);
+}

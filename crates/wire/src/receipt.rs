@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use pithead_entry::Peer;
-use pithead_model::{Blame, Fault, RECEIVING_BYTES_MAX, RECEIVING_BYTES_PER_CONNECTION_MAX};
+use pithead_model::{Blame, Fault, FaultKind, RECEIVING_BYTES_MAX, RECEIVING_BYTES_PER_CONNECTION_MAX};
 use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
@@ -102,7 +102,7 @@ impl CallBytes {
         let here = self.peer.receiving.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let over = |what: &str, max: u64| {
             let message = format!("{what} sends more than {max} bytes of messages at a time, which is the server's limit");
-            Err(Fault::new(Blame::Limit, message).hint("try again with fewer loads at a time"))
+            Err(Fault::new(Blame::Limit, message).of_kind(FaultKind::Memory).hint("try again with fewer loads at a time"))
         };
         if here > RECEIVING_BYTES_PER_CONNECTION_MAX {
             return over("this connection", RECEIVING_BYTES_PER_CONNECTION_MAX);

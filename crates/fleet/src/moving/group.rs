@@ -55,6 +55,12 @@ impl Member {
         dataset.partitions.get_mut(self.partition as usize)
     }
 
+    /// Whether a manifest wants one of its runs on a drive.
+    pub(crate) fn is_to_be_on(&self, drive: DriveId, load: LoadId, manifest: &Manifest) -> bool {
+        let partition = self.find(manifest);
+        partition.is_some_and(|there| there.copies.contains(&drive) && there.runs.iter().any(|run| run.load == load))
+    }
+
     /// How many copies its dataset is to have.
     pub(crate) fn copies_wanted(&self, manifest: &Manifest) -> usize {
         manifest.datasets.get(&self.name.dataset).map_or(0, |dataset| dataset.copies)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use pithead_model::{DriveId, Fault, Manifest};
 
-use super::balance::{loads, target};
+use super::balance::loads;
 use super::group::Group;
 use super::home::replace_home;
 use super::membership::{Membership, knows};
-use super::shift::{forget_copy, shift};
+use super::shift::{forget_copy, put_copy};
 use super::{LostPartition, RepairReport, TellMove, Teller, groups};
 use crate::Fleet;
 use crate::homes::asked;
@@ -62,7 +62,9 @@ impl Fleet {
                 report.dropped.push(name.to_string());
             }
         }
+        let failed = report.failed.len();
         self.rebuild(domain, lost, tell, report).await?;
+        let is_rebuilt = report.failed.len() == failed;
         let attached: Vec<String> = manifest.attached_by(lost).map(|name| manifest.name(name).to_string()).collect();
         report.notes.extend(attached.iter().map(|name| match drop_lost {
             true => format!("{name} is without the files that drive {lost} attached"),
@@ -70,7 +72,7 @@ impl Fleet {
                 format!("{name} cannot be read without the files that drive {lost} attached, unless what is lost is dropped")
             }
         }));
-        if drop_lost || (gone.is_empty() && attached.is_empty()) {
+        if is_rebuilt && (drop_lost || (gone.is_empty() && attached.is_empty())) {
             let leave = Membership { domain, drive: lost, joins: false };
             self.commit(&leave).await.map_err(|not| not.fault)?;
         }
@@ -78,7 +80,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Makes the lost drive's copies anew, wherever there is another copy and a drive that has none.
+    /// Makes the lost drive's copies anew, wherever there is another copy and a drive that has none. What cannot be made is reported,
+    /// and does not keep others from being made.
     async fn rebuild(&self, domain: &str, lost: DriveId, tell: &TellMove, report: &mut RepairReport) -> Result<(), Fault> {
         let drives = self.connected();
         let manifest = self.manifest(domain, &drives).await?;
@@ -88,14 +91,10 @@ impl Fleet {
         let mut teller = Teller::new(Arc::clone(tell), to_do.iter().map(Group::bytes).sum());
         for group in to_do {
             let may = |id: DriveId| id != lost && manifest.drives.contains(&id) && drives.find(id).is_some();
-            match target(&group, &loads, may) {
-                Some(to) => {
-                    let shifted = shift(self, &group, Some(lost), to, &mut teller).await?;
-                    report.bytes += shifted.bytes;
-                    report.copies_made += shifted.partitions;
-                    *loads.entry(to).or_insert(0) += group.bytes();
-                }
-                None if group.copies.len() > 1 => {
+            match put_copy(self, &group, Some(lost), &mut loads, may, &mut teller).await {
+                Ok(Some((_, shifted))) => report.count_copies(shifted),
+                Err(fault) => report.failed.push(fault.message),
+                Ok(None) if group.copies.len() > 1 => {
                     forget_copy(self, &group, lost).await?;
                     report.notes.push(format!(
                         "{} has {} of {} copies: there is no further drive for one; add one and run `pithead repair`",
@@ -104,7 +103,7 @@ impl Fleet {
                         group.copies_wanted
                     ));
                 }
-                None => report.notes.push(format!("{} is empty, and stays on the lost drive", group.label())),
+                Ok(None) => report.notes.push(format!("{} is empty, and stays on the lost drive", group.label())),
             }
         }
         Ok(())

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pithead_door::Door;
 use pithead_model::{DriveId, Fault, Manifest, boxed};
 
-use super::balance::{for_newcomer, loads, target};
+use super::balance::{for_newcomer, loads};
 use super::home::hand_over;
-use super::shift::shift;
+use super::shift::{put_copy, shift};
 use super::{MoveReport, TellMove, Teller, groups};
 use crate::Fleet;
 use crate::commit::Edit;
@@ -106,9 +106,9 @@ impl Fleet {
             let mut teller = Teller::new(Arc::clone(tell), leaving.iter().map(|group| group.bytes()).sum());
             for group in leaving {
                 let may = |id: DriveId| id != drive && manifest.drives.contains(&id) && drives.find(id).is_some();
-                let to = target(group, &loads, may).ok_or_else(|| no_place(&group.label(), group.copies.len()))?;
-                report.add(shift(self, group, Some(drive), to, &mut teller).await?);
-                *loads.entry(to).or_insert(0) += group.bytes();
+                let put = put_copy(self, group, Some(drive), &mut loads, may, &mut teller).await?;
+                let (_, shifted) = put.ok_or_else(|| no_place(&group.label(), group.copies.len()))?;
+                report.add(shifted);
             }
         }
         Err(Fault::new(pithead_model::Blame::Conflict, "other hosts keep placing datasets on the drive")

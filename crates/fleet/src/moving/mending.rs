@@ -11,7 +11,7 @@ use pithead_door::BackgroundOrder;
 use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey, boxed};
 
 use super::lost::without_copy;
-use super::verify::check_run;
+use super::verify::Checking;
 use super::{RepairReport, RepairSpec, TellMove, Teller, groups};
 use crate::Fleet;
 use crate::drives::{ConnectedDrive, Drives};
@@ -83,18 +83,28 @@ impl Fleet {
         mending.met.extend(drives.ids());
         let (mut lost, mut is_mended) = (BTreeSet::new(), true);
         for domain in self.catalog().domains(&drives).await? {
-            let Some(found) = self.catalog().newest(&domain, &drives).await? else { continue };
+            let found = match self.catalog().newest(&domain, &drives).await {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(fault) => {
+                    report.failed.push(format!("domain {domain} was not mended: {}", fault.message));
+                    is_mended = false;
+                    continue;
+                }
+            };
             let mut teller = Teller::new(Arc::clone(&tell), 0);
-            let failures = |report: &RepairReport| report.damaged.len() + report.notes.len();
+            let failures = |report: &RepairReport| report.damaged.len() + report.failed.len() + report.notes.len();
             let before = failures(&report);
-            check_damaged(&news, &found.manifest, &drives, &mut report, &mut teller).await?;
+            let (manifest, report_now, teller_now) = (&found.manifest, &mut report, &mut teller);
+            let checking = Checking { fleet: self, drives: &drives, manifest, report: report_now, teller: teller_now };
+            check_damaged(&news, checking).await;
             is_mended &= failures(&report) == before;
             let is_here = matches!(found.home, HomeState::Here);
             if is_here {
                 self.catalog().former_homes().tell(&drives, &found.manifest).await;
             }
             if is_here && groups(&found.manifest).iter().any(|g| g.copies.len() < g.copies_wanted) {
-                self.fill_up(&found.manifest, &mut report, &mut teller).await?;
+                self.fill_up(&found.manifest, &mut report, &mut teller).await;
             }
             lost.extend(mending.lost(&found.manifest, &answering, drives.absent().len()));
         }
@@ -104,7 +114,9 @@ impl Fleet {
             }
         }
         for drive in lost {
-            self.do_without(drive, &tell, &mut report).await?;
+            if let Err(fault) = self.do_without(drive, &tell, &mut report).await {
+                report.failed.push(format!("drive {drive} is away, and cannot be done without yet: {}", fault.message));
+            }
         }
         Ok(report)
     }
@@ -133,7 +145,10 @@ impl Fleet {
         report.bytes += done.bytes;
         report.homes.extend(done.homes);
         report.notes.extend(done.notes);
-        report.notes.push(format!("drive {lost} was away for too long: it belongs to no domain any more"));
+        if done.failed.is_empty() {
+            report.notes.push(format!("drive {lost} was away for too long: it belongs to no domain any more"));
+        }
+        report.failed.extend(done.failed);
         Ok(())
     }
 }
@@ -149,27 +164,22 @@ async fn answering(drives: &Drives) -> BTreeSet<DriveId> {
 }
 
 /// Reads the runs that have damaged values wherever they are to be, and writes them anew from a copy that is whole.
-async fn check_damaged(
-    news: &BTreeMap<DriveId, BTreeSet<String>>,
-    manifest: &Manifest,
-    drives: &Drives,
-    report: &mut RepairReport,
-    teller: &mut Teller,
-) -> Result<(), Fault> {
+async fn check_damaged(news: &BTreeMap<DriveId, BTreeSet<String>>, mut checking: Checking<'_>) {
     if news.is_empty() {
-        return Ok(());
+        return;
     }
+    let (manifest, drives) = (checking.manifest, checking.drives);
     for member in groups(manifest).iter().flat_map(|group| &group.members) {
         let Some(partition) = member.find(manifest) else { continue };
         let reached: Vec<&ConnectedDrive> = partition.copies.iter().filter_map(|id| drives.find(*id)).collect();
-        for run in partition.runs.iter().map(|run| member.run(run.load)) {
+        for load in partition.runs.iter().map(|run| run.load) {
+            let run = member.run(load);
             let is_damaged = |drive: &&ConnectedDrive| news.get(&drive.id()).is_some_and(|keys| has_value_of(keys, &run));
             if reached.iter().any(is_damaged) {
-                check_run(&run, &reached, drives, report, teller).await?;
+                checking.check_run(member, load, &reached).await;
             }
         }
     }
-    Ok(())
 }
 
 /// Whether one of the keys is of a run: of its metadata slice or of a slice.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pithead_door::{Discard, Loads};
 use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, Partition, SliceKey};
 
+use super::balance::target;
 use super::group::{Group, Member};
 use super::{Shifted, Teller};
 use crate::Fleet;
@@ -15,6 +16,32 @@ use crate::relay::relay;
 
 /// Times that runs which are appended meanwhile are copied after the others.
 const ROUNDS_MAX: usize = 10;
+
+/// Puts a group onto the drive that has least of those that may have it: in the place of `from`, or as one copy more. A drive that
+/// is full is passed over for the next one. Returns the drive, and none if there is none for it.
+pub(super) async fn put_copy(
+    fleet: &Fleet,
+    group: &Group,
+    from: Option<DriveId>,
+    loads: &mut BTreeMap<DriveId, u64>,
+    may: impl Fn(DriveId) -> bool,
+    teller: &mut Teller,
+) -> Result<Option<(DriveId, Shifted)>, Fault> {
+    let mut refused: BTreeMap<DriveId, Fault> = BTreeMap::new();
+    while let Some(to) = target(group, loads, |id| may(id) && !refused.contains_key(&id)) {
+        match shift(fleet, group, from, to, teller).await {
+            Ok(shifted) => {
+                *loads.entry(to).or_insert(0) += group.bytes();
+                return Ok(Some((to, shifted)));
+            }
+            Err(fault) if fault.blame == Blame::Limit => {
+                refused.insert(to, fault);
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    refused.into_values().next().map_or(Ok(None), Err)
+}
 
 /// Puts a group onto a drive: in the place of `from`, or as one copy more. Other hosts see it in the old place or in the new
 /// one, never between. Where another host came first, it stays as that one made it.
@@ -105,8 +132,7 @@ async fn discard_unnamed(fleet: &Fleet, domain: &str, group: &Group, to: DriveId
     };
     let is_named = |run: &&SliceKey| {
         let member = group.members.iter().find(|member| member.run(run.load) == **run);
-        let partition = member.and_then(|member| member.find(&manifest));
-        partition.is_some_and(|there| there.copies.contains(&to) && there.runs.iter().any(|named| named.load == run.load))
+        member.is_some_and(|member| member.is_to_be_on(to, run.load, &manifest))
     };
     let unnamed: Vec<&SliceKey> = there.keys().filter(|run| !is_named(run)).collect();
     discard_members(&drives, to, group, unnamed, manifest.version).await;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey, boxed};
+use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, SliceKey, boxed};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::balance::{loads, target};
+use super::balance::loads;
 use super::group::Member;
-use super::shift::{relay_from_any, shift};
+use super::shift::{put_copy, relay_from_any};
 use super::{RepairReport, RepairSpec, TellMove, Teller, groups};
 use crate::Fleet;
-use crate::commit::spread;
+use crate::commit::{claim_at, spread};
 use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::HomeState;
 
@@ -33,21 +33,36 @@ impl Fleet {
         let drives = self.refreshed().await;
         let mut report = RepairReport::default();
         for domain in self.catalog().domains(&drives).await? {
-            let Some(found) = self.catalog().newest(&domain, &drives).await? else { continue };
+            let found = match self.catalog().newest(&domain, &drives).await {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(fault) => {
+                    report.failed.push(format!("domain {domain} was not checked: {}", fault.message));
+                    continue;
+                }
+            };
+            let is_here = matches!(found.home, HomeState::Here);
+            if is_here {
+                // Drives delete runs that no manifest of theirs names, so they have the newest one before anything is written.
+                spread(&drives, &found.manifest).await;
+            }
             let all = groups(&found.manifest);
             let copied = all.iter().map(|group| group.bytes() * group.copies.len() as u64).sum();
             let mut teller = Teller::new(Arc::clone(&tell), copied);
-            for group in &all {
-                for member in &group.members {
-                    check_member(member, &found.manifest, &drives, &mut report, &mut teller).await?;
-                }
+            let (report, teller) = (&mut report, &mut teller);
+            let mut checking = Checking {
+                fleet: self,
+                drives: &drives,
+                manifest: &found.manifest,
+                report: &mut *report,
+                teller: &mut *teller,
+            };
+            for member in all.iter().flat_map(|group| &group.members) {
+                checking.check_member(member).await;
             }
-            match found.home {
-                HomeState::Here => {
-                    spread(&drives, &found.manifest).await;
-                    self.fill_up(&found.manifest, &mut report, &mut teller).await?;
-                }
-                _ => report.notes.push(format!("domain {domain}: its home is not reached, so no copies were added")),
+            match is_here {
+                true => self.fill_up(&found.manifest, report, teller).await,
+                false => report.notes.push(format!("domain {domain}: its home is not reached, so no copies were added")),
             }
         }
         report.notes.sort();
@@ -55,96 +70,121 @@ impl Fleet {
         Ok(report)
     }
 
-    /// Makes copies that datasets lack.
-    pub(super) async fn fill_up(
-        &self,
-        manifest: &Manifest,
-        report: &mut RepairReport,
-        teller: &mut Teller,
-    ) -> Result<(), Fault> {
+    /// Makes copies that datasets lack. What cannot be made is reported, and does not keep others from being made.
+    pub(super) async fn fill_up(&self, manifest: &Manifest, report: &mut RepairReport, teller: &mut Teller) {
         let drives = self.connected();
         let all = groups(manifest);
         let mut loads = loads(&all, &manifest.drives);
         for mut group in all {
             while group.copies.len() < group.copies_wanted {
                 let may = |id: DriveId| manifest.drives.contains(&id) && drives.find(id).is_some();
-                let Some(to) = target(&group, &loads, may) else {
-                    let (has, wanted) = (group.copies.len(), group.copies_wanted);
-                    report.notes.push(format!("{} has {has} of {wanted} copies: there is no drive for more", group.label()));
-                    break;
-                };
-                let shifted = shift(self, &group, None, to, teller).await?;
-                report.bytes += shifted.bytes;
-                report.copies_made += shifted.partitions;
-                *loads.entry(to).or_insert(0) += group.bytes();
-                group.copies.push(to);
+                let (has, wanted) = (group.copies.len(), group.copies_wanted);
+                match put_copy(self, &group, None, &mut loads, may, teller).await {
+                    Ok(Some((to, shifted))) => {
+                        report.count_copies(shifted);
+                        group.copies.push(to);
+                    }
+                    Ok(None) => {
+                        let what = format!("{} has {has} of {wanted} copies: there is no drive for more", group.label());
+                        report.notes.push(what);
+                        break;
+                    }
+                    Err(fault) => {
+                        report.failed.push(format!("{} has {has} of {wanted} copies: {}", group.label(), fault.message));
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
     }
 }
 
-/// Checks one partition's runs on all its drives.
-async fn check_member(
-    member: &Member,
-    manifest: &Manifest,
-    drives: &Drives,
-    report: &mut RepairReport,
-    teller: &mut Teller,
-) -> Result<(), Fault> {
-    let Some(partition) = member.find(manifest) else { return Ok(()) };
-    for id in partition.copies.iter().filter(|id| drives.find(**id).is_none()) {
-        report.notes.push(format!("drive {id} is not connected: its copies were not checked"));
-    }
-    let reached: Vec<&ConnectedDrive> = partition.copies.iter().filter_map(|id| drives.find(*id)).collect();
-    for run in &partition.runs {
-        check_run(&member.run(run.load), &reached, drives, report, teller).await?;
-    }
-    Ok(())
+/// Runs that one manifest names, while they are checked and mended.
+pub(super) struct Checking<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) drives: &'a Drives,
+    pub(super) manifest: &'a Manifest,
+    pub(super) report: &'a mut RepairReport,
+    pub(super) teller: &'a mut Teller,
 }
 
-/// Reads one run wherever it is to be, and mends it from a copy that is whole.
-pub(super) async fn check_run(
-    run: &SliceKey,
-    reached: &[&ConnectedDrive],
-    drives: &Drives,
-    report: &mut RepairReport,
-    teller: &mut Teller,
-) -> Result<(), Fault> {
-    let mut whole: BTreeMap<u128, Vec<DriveId>> = BTreeMap::new();
-    let mut bad = Vec::new();
-    for drive in reached {
-        teller.begin(format!("partition {} of {} at {}", run.partition, run.name, drive.label()));
-        match digest(run, drive).await {
-            Ok((digest, bytes)) => {
-                whole.entry(digest).or_default().push(drive.id());
-                report.runs_checked += 1;
-                report.bytes_checked += bytes;
-                teller.add(bytes);
-            }
-            Err(fault) if matches!(fault.blame, Blame::Corrupt | Blame::Conflict) => bad.push((*drive, fault)),
-            Err(fault) => report.notes.push(format!("not checked: {}", fault.message)),
+impl Checking<'_> {
+    /// Checks one partition's runs on all its drives.
+    async fn check_member(&mut self, member: &Member) {
+        let Some(partition) = member.find(self.manifest) else { return };
+        for id in partition.copies.iter().filter(|id| self.drives.find(**id).is_none()) {
+            self.report.notes.push(format!("drive {id} is not connected: its copies were not checked"));
+        }
+        let reached: Vec<&ConnectedDrive> = partition.copies.iter().filter_map(|id| self.drives.find(*id)).collect();
+        for run in &partition.runs {
+            self.check_run(member, run.load, &reached).await;
         }
     }
-    if whole.len() > 1 {
-        report.damaged.push(format!("{run}: the copies differ, and each is whole by its checksums"));
-        return Ok(());
+
+    /// Reads one run wherever it is to be, and mends it from a copy that is whole.
+    pub(super) async fn check_run(&mut self, member: &Member, load: LoadId, reached: &[&ConnectedDrive]) {
+        let run = member.run(load);
+        let mut whole: BTreeMap<u128, Vec<DriveId>> = BTreeMap::new();
+        let mut bad = Vec::new();
+        for drive in reached {
+            self.teller.begin(format!("partition {} of {} at {}", run.partition, run.name, drive.label()));
+            match digest(&run, drive).await {
+                Ok((digest, bytes)) => {
+                    whole.entry(digest).or_default().push(drive.id());
+                    self.report.runs_checked += 1;
+                    self.report.bytes_checked += bytes;
+                    self.teller.add(bytes);
+                }
+                Err(fault) if matches!(fault.blame, Blame::Corrupt | Blame::Conflict) => {
+                    match self.is_changed(member, load, drive.id()).await {
+                        true => {
+                            let what = "was changed while it was checked: run it again to check what is new";
+                            self.report.notes.push(format!("{} {what}", run.name));
+                        }
+                        false => bad.push((*drive, fault)),
+                    }
+                }
+                Err(fault) => self.report.notes.push(format!("not checked: {}", fault.message)),
+            }
+        }
+        if whole.len() > 1 {
+            self.report.damaged.push(format!("{run}: the copies differ, and each is whole by its checksums"));
+            return;
+        }
+        let sources = whole.into_values().next().unwrap_or_default();
+        for (drive, fault) in bad {
+            match sources.is_empty() {
+                true => self.report.damaged.push(fault.message),
+                false => self.write_anew(&run, &sources, drive).await,
+            }
+        }
     }
-    let sources = whole.into_values().next().unwrap_or_default();
-    for (drive, fault) in bad {
-        let message = match sources.is_empty() {
-            true => Err(fault),
-            false => relay_from_any(run, &sources, drive, drives).await,
-        };
-        match message {
+
+    /// Whether a drive is not to have a run any more, by the manifest as it is now: it was merged, moved or dropped. Where nobody
+    /// can say so, it still is.
+    async fn is_changed(&self, member: &Member, load: LoadId, drive: DriveId) -> bool {
+        match self.fleet.catalog().newest(&member.name.domain, self.drives).await {
+            Ok(Some(found)) => !member.is_to_be_on(drive, load, &found.manifest),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    async fn write_anew(&mut self, run: &SliceKey, sources: &[DriveId], drive: &ConnectedDrive) {
+        match relay_from_any(run, sources, drive, self.drives).await {
             Ok(bytes) => {
-                report.runs_rewritten += 1;
-                report.bytes += bytes;
+                self.report.runs_rewritten += 1;
+                self.report.bytes += bytes;
+                // As the commit that named it did, so that a drive without this manifest does not take it for left behind.
+                if let Err(fault) = claim_at(drive, vec![run.clone()], self.manifest.version.saturating_sub(1)).await {
+                    self.report
+                        .notes
+                        .push(format!("{} was written anew, and may be deleted again: {}", run.name, fault.message));
+                }
             }
-            Err(fault) => report.damaged.push(fault.message),
+            Err(fault) if fault.blame == Blame::Corrupt => self.report.damaged.push(fault.message),
+            Err(fault) => self.report.failed.push(format!("{run} was not written anew: {}", fault.message)),
         }
     }
-    Ok(())
 }
 
 /// All bytes of a run in one number, and how many they are. The drive verifies checksums as it reads.
