@@ -11,10 +11,12 @@
 //! In SQL a month has 30 days and a day has 24 hours where intervals are compared.
 
 mod canonical;
+mod casts;
 mod keys;
+mod lists;
 
 pub use canonical::before_one_value;
 pub(crate) use canonical::{canonical, has_synonyms, one_value_udf, without_one_value};
-pub(crate) use keys::{
-    canonical_constant, compared, compares, compares_cast, compares_constants, is_constant, with_cast_kept, with_one_value,
-};
+pub(crate) use casts::{compares_cast, with_cast_kept};
+pub(crate) use keys::{canonical_constant, compared, compares, compares_constants, is_constant, with_one_value};
+pub(crate) use lists::with_lists_apart;

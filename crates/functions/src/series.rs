@@ -126,8 +126,7 @@ impl Ends<'_> {
             let (mut value, end) = (from.value(row), to.value(row));
             while self.is_before(value, end, is_back) {
                 values.push(value);
-                let next = T::read(value).and_then(|moment| later(moment, step.months, step.days, step.nanoseconds, zone));
-                let Some(next) = next.and_then(T::write) else {
+                let Some(next) = next::<T>(value, step, is_back, zone) else {
                     return exec_err!("{} reaches moments that are out of range", self.name);
                 };
                 value = next;
@@ -194,6 +193,21 @@ impl Ends<'_> {
     }
 }
 
+/// No zone's clocks have left out more days on end.
+const STEPS_MAX: i32 = 3;
+
+/// The moment a step further. A day that a zone's clocks left out is where the day behind it is, so a step back to it leads nowhere:
+/// then it is as many steps as lead on.
+fn next<T: Unit>(value: i64, step: IntervalMonthDayNano, is_back: bool, zone: &Tz) -> Option<i64> {
+    let moment = T::read(value)?;
+    (1..=STEPS_MAX).find_map(|times| {
+        let (months, days) = (step.months.checked_mul(times)?, step.days.checked_mul(times)?);
+        let nanoseconds = step.nanoseconds.checked_mul(i64::from(times))?;
+        let next = later(moment, months, days, nanoseconds, zone).and_then(T::write)?;
+        (if is_back { next < value } else { next > value }).then_some(next)
+    })
+}
+
 fn list(lengths: Vec<usize>, nulls: Option<NullBuffer>, values: ArrayRef) -> Result<ArrayRef> {
     if i32::try_from(values.len()).is_err() {
         return exec_err!("lists of {} values in all are too long", values.len());
@@ -204,12 +218,15 @@ fn list(lengths: Vec<usize>, nulls: Option<NullBuffer>, values: ArrayRef) -> Res
 
 #[cfg(test)]
 mod tests {
+    use chrono::NaiveDate;
     use datafusion::common::ScalarValue;
     use datafusion::execution::context::SessionContext;
 
+    use super::*;
+    use crate::wall_time::moment_of;
     use crate::{EngineOptions, session_state};
 
-    async fn value(sql: &str) -> Result<String, String> {
+    async fn value(sql: &str) -> std::result::Result<String, String> {
         let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
         let frame = context.sql(sql).await.map_err(|error| error.to_string())?;
         let batches = frame.collect().await.map_err(|error| error.to_string())?;
@@ -236,5 +253,17 @@ mod tests {
             let sql = format!("SELECT range(DATE '2024-01-01', DATE '2024-01-03', INTERVAL '{step}')");
             assert!(value(&sql).await.is_err(), "{step}");
         }
+    }
+
+    #[test]
+    fn a_day_that_clocks_left_out_is_passed_over() {
+        let zone = zone_of("Pacific/Apia").unwrap();
+        let noon = |day: u32, month: u32, year: i32| {
+            let noon = NaiveDate::from_ymd_opt(year, month, day).unwrap().and_hms_opt(12, 0, 0).unwrap();
+            TimestampMicrosecondType::write(moment_of(noon, &zone).unwrap()).unwrap()
+        };
+        let back = |from| next::<TimestampMicrosecondType>(from, IntervalMonthDayNano::new(0, -1, 0), true, &zone).unwrap();
+        assert_eq!(back(noon(1, 1, 2012)), noon(31, 12, 2011));
+        assert_eq!(back(noon(31, 12, 2011)), noon(29, 12, 2011));
     }
 }

@@ -70,6 +70,7 @@ use crate::unnested::Unnested;
 use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::whole_sorts::WholeSorts;
 use crate::window_keys::WindowKeys;
+use crate::year_bounds::{Extracts, year_bounds_udf};
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
@@ -116,7 +117,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     let state = SessionStateBuilder::new()
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
-        .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces)])
+        .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces), Arc::new(Extracts)])
         .with_relation_planners(vec![Arc::new(NamedCalls)])
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
@@ -144,6 +145,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(moment_text_udf());
     by_type_udfs()
         .chain(far_moments_udfs())
+        .chain([year_bounds_udf()])
         .chain(series_udfs())
         .chain(read_moments_udfs())
         .for_each(|function| context.register_udf(function));

@@ -17,7 +17,7 @@ pub(crate) const FEW: usize = 16;
 /// Rows of small numbers that can be added up in 64 bits.
 pub(crate) const SMALL_ROWS_MAX: usize = 1 << 20;
 /// Numbers below this one are small: so many of them fit into 63 bits.
-const SMALL_MAX: i128 = (1 << 63) / SMALL_ROWS_MAX as i128;
+const SMALL_MAX: i64 = i64::MAX / SMALL_ROWS_MAX as i64 + 1;
 /// Sums of a group that are made side by side.
 const LANES: usize = 4;
 
@@ -89,15 +89,41 @@ impl Carrying for i256 {
 
 /// Neighbours are added up apart: where both are of one group, each addition would wait for the one before it.
 fn few_sums_i128(values: &[i128], groups: &[usize]) -> Option<[i128; FEW]> {
-    let mut lanes = [[0_i64; FEW]; LANES];
-    let mut bits = 0;
-    for (row, (value, group)) in values.iter().zip(groups).enumerate() {
-        // A negative number with its bits turned over is as small as the positive one beside it.
-        bits |= value ^ (value >> 127);
-        let sum = &mut lanes[row % LANES][group % FEW];
-        *sum = sum.wrapping_add(*value as i64);
+    let mut sums = FewSums { lanes: [[0; FEW]; LANES], high: 0, low: 0 };
+    let rows = values.len().min(groups.len());
+    let (values, last_values) = values[..rows].as_chunks::<LANES>();
+    let (groups, last_groups) = groups[..rows].as_chunks::<LANES>();
+    for (values, groups) in values.iter().zip(groups) {
+        for lane in 0..LANES {
+            sums.add(lane, values[lane], groups[lane]);
+        }
     }
-    (bits < SMALL_MAX).then(|| std::array::from_fn(|group| lanes.iter().map(|lane| i128::from(lane[group])).sum()))
+    for (value, group) in last_values.iter().zip(last_groups) {
+        sums.add(0, *value, *group);
+    }
+    let FewSums { lanes, high, low } = sums;
+    let are_small = high == 0 && low < SMALL_MAX;
+    are_small.then(|| std::array::from_fn(|group| lanes.iter().map(|lane| i128::from(lane[group])).sum()))
+}
+
+struct FewSums {
+    lanes: [[i64; FEW]; LANES],
+    /// The bits of all values above the lowest 64, and those below. Of a negative number they are turned over: then it is as small as
+    /// the positive one beside it.
+    high: i64,
+    low: i64,
+}
+
+impl FewSums {
+    #[inline(always)]
+    fn add(&mut self, lane: usize, value: i128, group: usize) {
+        let (low, high) = (value as i64, (value >> 64) as i64);
+        let sign = low >> 63;
+        self.low |= low ^ sign;
+        self.high |= high ^ sign;
+        let sum = &mut self.lanes[lane][group % FEW];
+        *sum = sum.wrapping_add(low);
+    }
 }
 
 /// Sums the upper and the lower halves separately: neither sum wraps within 2^31 values, and both are vectorised.

@@ -3,7 +3,6 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
-use datafusion::functions::core::expr_fn::greatest;
 use datafusion::functions::unicode::expr_fn::{character_length, substring};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, cast, lit, when};
@@ -33,14 +32,14 @@ fn character(text: &Expr, place: Expr) -> Result<Expr> {
     let place = from_front(text, place)?;
     let is_before = place.clone().lt(lit(1_i64));
     let length = when(is_before, lit(0_i64)).otherwise(lit(1_i64))?;
-    Ok(substring(text.clone(), at_least(place, 1), length))
+    Ok(substring(text.clone(), at_least(place, 1)?, length))
 }
 
 /// From one place to another, with both.
 fn characters(text: &Expr, first: Expr, last: Expr) -> Result<Expr> {
-    let first = at_least(from_front(text, first)?, 1);
+    let first = at_least(from_front(text, first)?, 1)?;
     let last = from_front(text, last)?;
-    let length = at_least(last - first.clone() + lit(1_i64), 0);
+    let length = at_least(last - first.clone() + lit(1_i64), 0)?;
     Ok(substring(text.clone(), first, length))
 }
 
@@ -51,6 +50,7 @@ fn from_front(text: &Expr, place: Expr) -> Result<Expr> {
     when(place.clone().lt(lit(0_i64)), length + place.clone() + lit(1_i64)).otherwise(place)
 }
 
-fn at_least(value: Expr, least: i64) -> Expr {
-    greatest(vec![value, lit(least)])
+/// The larger of both, and NULL where the value is: the character at no place is none.
+fn at_least(value: Expr, least: i64) -> Result<Expr> {
+    when(value.clone().lt(lit(least)), lit(least)).otherwise(value)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, Sort, TableScanBuilder, TableSource, lit,
 };
@@ -131,13 +132,18 @@ impl Parts {
         }
         let functions: Vec<AggregateFunction> = aggregate.aggr_expr.iter().map(function).collect::<Option<_>>()?;
         let place = |like: &AggregateFunction, name: &str| {
-            let same = |other: &AggregateFunction| {
+            let of = mean_argument(like).unwrap_or(&like.params.args);
+            let is_of = |other: &AggregateFunction, of: &[Expr]| {
                 let arguments = mean_argument(other).unwrap_or(&other.params.args);
-                other.func.name() == name && other.params.filter == like.params.filter && {
-                    arguments == mean_argument(like).unwrap_or(&like.params.args)
-                }
+                other.func.name() == name && other.params.filter == like.params.filter && arguments == of
             };
-            functions.iter().position(same)
+            let same = functions.iter().position(|other| is_of(other, of));
+            // What cannot be NULL is counted by its rows.
+            let is_always_there = || of.iter().all(|value| value.nullable(aggregate.input.schema()).is_ok_and(|may| !may));
+            same.or_else(|| {
+                let rows = [Expr::Literal(COUNT_STAR_EXPANSION, None)];
+                functions.iter().position(|other| name == "count" && is_of(other, &rows)).filter(|_| is_always_there())
+            })
         };
         let rule = |function: &AggregateFunction| {
             let name = function.func.name();

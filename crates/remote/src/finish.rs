@@ -67,6 +67,8 @@ pub(crate) struct Done {
     pub(crate) cpu_ns: u64,
     polled_ns: u64,
     bytes: usize,
+    /// What the batches take until they are taken.
+    held: MemoryReservation,
 }
 
 /// The slices that are here, open.
@@ -360,15 +362,17 @@ impl Finisher {
     fn start(&mut self, slices: Vec<SliceRef>, level: Level, count: u32, bytes: usize) -> Result<(), Fault> {
         let bound = self.bound.clone().ok_or_else(|| Fault::bug("slices came back before the sub-plan was bound"))?;
         let (source, finishing) = (Arc::clone(&self.source), Arc::clone(&self.target.context.finishing));
+        let held = self.reservation.new_empty();
         self.tasks.spawn(async move {
             let _turn = finishing.turn().await;
             let keys: Vec<SliceKey> = slices.iter().map(|slice| slice.key.clone()).collect();
-            let mut done = Done { batches: vec![], level, slices: count, cpu_ns: 0, polled_ns: 0, bytes };
+            let mut done = Done { batches: vec![], level, slices: count, cpu_ns: 0, polled_ns: 0, bytes, held };
             let run = async {
                 let mut round = bound.round_over(slices).await.map_err(external)?;
                 let mut batches = Vec::new();
-                while let Some(batch) = round.stream.next().await {
-                    batches.push(batch?);
+                while let Some(batch) = round.stream.next().await.transpose()? {
+                    done.held.try_grow(batch_bytes(&batch))?;
+                    batches.push(batch);
                 }
                 Ok::<_, DataFusionError>(batches)
             };

@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, TryStreamExt, stream};
-use pithead_door::{Door, Event, OpenRequest};
+use pithead_door::{Door, Event, OpenRequest, batch_bytes};
 use pithead_fleet::ConnectedDrive;
 use pithead_functions::Registry;
 use pithead_model::{Annotation, Blame, Fault, Finished, Level, SliceSpan};
@@ -61,6 +61,8 @@ pub(crate) struct Session {
     busy_wait: Duration,
     profile: Arc<SessionLog>,
     admission: Admission,
+    /// Rows of closed rounds, until whoever asks takes them.
+    given: Arc<MemoryReservation>,
     finisher: Finisher,
     recall: Option<Recall>,
     choice: Option<Choice>,
@@ -128,7 +130,7 @@ impl Session {
         let driving = target.request.parts.first();
         let slices = driving.map_or(0, |part| part.runs.iter().map(|(_, slices)| u64::from(*slices)).sum());
         let recall = Recall::new(&target);
-        let waiting = reservation.new_empty();
+        let (waiting, given) = (reservation.new_empty(), Arc::new(reservation.new_empty()));
         let mut admission = Admission::new(slices, reservation);
         admission.leave_out(&target.request.done);
         Self {
@@ -139,6 +141,7 @@ impl Session {
             profile: Arc::clone(profile),
             finisher: Finisher::new(&target, waiting),
             admission,
+            given,
             choice: Choice::new(target.copies.clone(), target.context.fleet.connected().suspects().clone()),
             reading: None,
             attention: Arc::default(),
@@ -152,12 +155,14 @@ impl Session {
     /// The rows, from OPEN to CLOSE.
     pub(crate) fn rows(self) -> impl Stream<Item = Result<RecordBatch>> {
         let attention = Arc::clone(&self.attention);
+        let given = Arc::clone(&self.given);
         let batches = stream::try_unfold(self, |mut session| async move {
             let batches = session.next().await?;
             Ok::<_, DataFusionError>(batches.map(|batches| (batches, session)))
         });
         let rows = batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>))).try_flatten();
-        attention.of(Box::pin(rows))
+        let taken = rows.inspect_ok(move |batch| given.shrink(batch_bytes(batch).min(given.size())));
+        attention.of(Box::pin(taken))
     }
 
     /// The rows of the next round that closes, or of slices that the host has finished; none at the end.
@@ -166,6 +171,8 @@ impl Session {
             return Ok(Some(rows));
         }
         let rows = self.fresh().await?;
+        // They are here until they are taken, whoever takes them.
+        self.given.grow(rows.iter().flatten().map(batch_bytes).sum());
         if let (Some(brake), Some(rows)) = (&self.target.brake, &rows) {
             let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
             brake.passed(std::mem::take(&mut self.passing), count);

@@ -94,12 +94,12 @@ impl Growth {
                     [] => (None, None),
                 };
                 let step = arguments.get(2).map(Points::of).transpose()?;
-                let point = |points: &Option<Points>, row, other| points.as_ref().map_or(other, |points| points.at(row));
+                let point = |points: &Option<Points>, row, other| points.as_ref().map_or(Some(other), |points| points.at(row));
                 each(&|row| {
-                    let (from, to, by) =
-                        (point(&start, row, 0), point(&stop, row, 0), point(&step, row, 1).unsigned_abs().max(1));
-                    let values = (to.saturating_sub(from)).unsigned_abs() / by + 1;
-                    u64::try_from(values).unwrap_or(u64::MAX).saturating_mul(VALUE_BYTES)
+                    let values = point(&start, row, 0).zip(point(&stop, row, 0)).zip(point(&step, row, 1));
+                    // A series of NULL is none.
+                    let values = values.map_or(0, |((from, to), by)| values_between(from, to, by));
+                    values.saturating_mul(VALUE_BYTES)
                 })
             }
             Growth::Together => {
@@ -119,6 +119,12 @@ impl Growth {
             }
         }
     }
+}
+
+/// The most values of a series. One that goes the other way than its step is empty.
+fn values_between(from: i128, to: i128, by: i128) -> u64 {
+    let (way, step) = if by < 0 { (from.saturating_sub(to), by.saturating_neg()) } else { (to.saturating_sub(from), by) };
+    if way < 0 { 0 } else { u64::try_from(way / step.max(1) + 1).unwrap_or(u64::MAX) }
 }
 
 fn at(sizes: &Option<Sizes>, row: usize) -> u64 {
@@ -214,8 +220,8 @@ impl Numbers {
 /// The start, the stop and the step of a series: whole numbers, or the fewest nanoseconds of dates, times and
 /// intervals.
 enum Points {
-    Same(i128),
-    Each(Vec<i128>),
+    Same(Option<i128>),
+    Each(Vec<Option<i128>>),
 }
 
 impl Points {
@@ -224,6 +230,7 @@ impl Points {
             ColumnarValue::Scalar(value) => value.to_array()?,
             ColumnarValue::Array(array) => array.clone(),
         };
+        let nulls = array.logical_nulls();
         let points: Vec<i128> = match array.data_type() {
             DataType::Interval(_) => {
                 let steps =
@@ -245,16 +252,42 @@ impl Points {
                 Numbers::Each(numbers) => numbers.into_iter().map(i128::from).collect(),
             },
         };
+        let known = |(row, point)| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)).then_some(point);
+        let points: Vec<Option<i128>> = points.into_iter().enumerate().map(known).collect();
         Ok(match argument {
-            ColumnarValue::Scalar(_) => Points::Same(points.first().copied().unwrap_or(0)),
+            ColumnarValue::Scalar(_) => Points::Same(points.first().copied().flatten()),
             ColumnarValue::Array(_) => Points::Each(points),
         })
     }
 
-    fn at(&self, row: usize) -> i128 {
+    /// None: NULL.
+    fn at(&self, row: usize) -> Option<i128> {
         match self {
             Points::Same(point) => *point,
-            Points::Each(points) => points.get(row).copied().unwrap_or(0),
+            Points::Each(points) => points.get(row).copied().flatten(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_has_no_values_where_it_has_no_end_or_goes_the_other_way() {
+        let bytes = |values: [Option<i64>; 3]| {
+            let arguments = values.map(|value| ColumnarValue::Scalar(ScalarValue::Int64(value)));
+            Growth::Series.bytes(&arguments, 1).unwrap()[0] / VALUE_BYTES
+        };
+        assert_eq!(bytes([Some(1), Some(10), Some(3)]), 4);
+        assert_eq!(bytes([Some(10), Some(1), Some(-3)]), 4);
+        for none in [[Some(5_000_000_000), Some(0), Some(1)], [None, Some(9), Some(1)], [Some(0), Some(9), None]] {
+            assert_eq!(bytes(none), 0, "{none:?}");
+        }
+        assert_eq!(bytes([Some(i64::MIN), Some(i64::MAX), Some(1)]), u64::MAX / VALUE_BYTES);
+        let end = |ms| ColumnarValue::Scalar(ScalarValue::TimestampMillisecond(ms, None));
+        let minute = ColumnarValue::Scalar(ScalarValue::new_interval_mdn(0, 0, 60_000_000_000));
+        let minutes = |to| Growth::Series.bytes(&[end(Some(0)), end(to), minute.clone()], 1).unwrap()[0] / VALUE_BYTES;
+        assert_eq!((minutes(Some(180_000)), minutes(None)), (4, 0));
     }
 }

@@ -12,7 +12,9 @@ use crate::bounded::{Bounded, bounded, may_fold, plain};
 use crate::guarded::{case_of, guarded, guards};
 use crate::kept_names::map_named;
 use crate::nested_order::operator_of;
-use crate::one_value::{compared, compares_cast, compares_constants, is_constant, with_cast_kept, without_one_value};
+use crate::one_value::{
+    compared, compares_cast, compares_constants, is_constant, with_cast_kept, with_lists_apart, without_one_value,
+};
 use crate::similar::{is_misread, well_read, whole_match};
 use crate::whole_field::{plain_field, takes_field, whole_field};
 
@@ -35,8 +37,11 @@ impl OptimizerRule for AsFunctions {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let apart = if_any(plan, is_list, |plan| plan.transform_down_with_subqueries(node_with_lists_apart))?;
         let is_one = |part: &Expr| operation(part).is_some() || may_fold(part) || is_other_if_folded(part);
-        if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))
+        apart.transform_data(|plan| {
+            if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))
+        })
     }
 }
 
@@ -81,13 +86,30 @@ fn node_with_checks(plan: LogicalPlan, is_one: &impl Fn(&Expr) -> bool) -> Resul
     if !has(&plan, is_one)? {
         return Ok(Transformed::no(plan));
     }
-    let schema = match &plan {
-        LogicalPlan::TableScan(scan) => DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?,
-        plan => merge_schema(&plan.inputs()),
-    };
+    let schema = schema_of(&plan)?;
     map_named(plan, |expr| {
         expr.transform_up(|expr| if is_one(&expr) { as_function(expr, &schema) } else { Ok(Transformed::no(expr)) })
     })
+}
+
+fn is_list(expr: &Expr) -> bool {
+    matches!(expr, Expr::InList(_))
+}
+
+fn node_with_lists_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has(&plan, is_list)? {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = schema_of(&plan)?;
+    map_named(plan, |expr| with_lists_apart(expr, &schema))
+}
+
+/// What a node's expressions are of.
+fn schema_of(plan: &LogicalPlan) -> Result<DFSchema> {
+    match plan {
+        LogicalPlan::TableScan(scan) => DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema()),
+        plan => Ok(merge_schema(&plan.inputs())),
+    }
 }
 
 fn has(plan: &LogicalPlan, is_one: impl Fn(&Expr) -> bool) -> Result<bool> {

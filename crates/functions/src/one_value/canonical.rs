@@ -141,6 +141,12 @@ pub(super) fn one_value(expr: Expr) -> Expr {
     ScalarUDF::new_from_impl(OneValue::new(true)).call(vec![expr])
 }
 
+/// The same for what is looked for in a list, which is then equal only to what is looked for in the same list.
+pub(super) fn looked_for_in(expr: Expr, list: &[Expr], negated: bool) -> Expr {
+    let only_in = Some((list.to_vec(), negated));
+    ScalarUDF::new_from_impl(OneValue { only_in, ..OneValue::new(true) }).call(vec![expr])
+}
+
 /// The function itself.
 pub(crate) fn one_value_udf() -> ScalarUDF {
     ScalarUDF::new_from_impl(OneValue::new(true))
@@ -170,12 +176,14 @@ pub fn before_one_value(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OneValue {
     keeps_name: bool,
+    /// The list that its argument is looked for in, and whether it is not to be there.
+    only_in: Option<(Vec<Expr>, bool)>,
     signature: Signature,
 }
 
 impl OneValue {
     fn new(keeps_name: bool) -> Self {
-        Self { keeps_name, signature: Signature::any(1, Volatility::Immutable) }
+        Self { keeps_name, only_in: None, signature: Signature::any(1, Volatility::Immutable) }
     }
 }
 

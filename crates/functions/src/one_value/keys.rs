@@ -218,54 +218,6 @@ pub(crate) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
     comparison(expr, schema, false)
 }
 
-/// Whether an expression compares a cast with constants. Where the cast loses digits of a decimal, DataFusion 55.2 compares what is
-/// cast, with the constant in its type: `CAST(1.25 AS int) = 1` becomes `1.25 = 1.00`.
-pub(crate) fn compares_cast(expr: &Expr) -> bool {
-    let is_cast = |expr: &Expr| matches!(expr, Expr::Cast(_) | Expr::TryCast(_));
-    match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            compares(*op) && (is_cast(left) && is_constant(right) || is_cast(right) && is_constant(left))
-        }
-        Expr::InList(InList { expr, .. }) => is_cast(expr),
-        _ => false,
-    }
-}
-
-/// The same comparison with a cast that stays one.
-pub(crate) fn with_cast_kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let kept = |expr: Box<Expr>| match loses_digits(&expr, schema) {
-        true => Box::new(one_value(*expr)),
-        false => expr,
-    };
-    Ok(match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if loses_digits(&left, schema) || loses_digits(&right, schema) => {
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: kept(left), op, right: kept(right) }))
-        }
-        Expr::InList(InList { expr, list, negated }) if loses_digits(&expr, schema) => {
-            Transformed::yes(Expr::InList(InList { expr: kept(expr), list, negated }))
-        }
-        expr => Transformed::no(expr),
-    })
-}
-
-/// Whether an expression casts a decimal to a type with fewer digits behind the point.
-fn loses_digits(expr: &Expr, schema: &DFSchema) -> bool {
-    let (inner, to) = match expr {
-        Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
-        Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
-        _ => return false,
-    };
-    let scale = |data_type: &DataType| match data_type {
-        DataType::Decimal32(_, scale)
-        | DataType::Decimal64(_, scale)
-        | DataType::Decimal128(_, scale)
-        | DataType::Decimal256(_, scale) => Some(*scale),
-        _ => None,
-    };
-    let from = inner.get_type(schema).ok().as_ref().and_then(scale);
-    from.is_some_and(|from| to.is_integer() && from > 0 || scale(to).is_some_and(|to| to < from))
-}
-
 /// The operands of a comparison.
 fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transformed<Expr>> {
     match expr {

@@ -19,6 +19,19 @@ use arrow::error::ArrowError;
 const INLINE_BYTES: u32 = 12;
 /// The high bits of these bytes.
 const INLINE_HIGH: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
+/// For each length of a short value, the bits of its view that come behind it. Behind them, the bits of a longer one's: all.
+const BEHIND: [u128; INLINE_BYTES as usize + 2] = {
+    let mut behind = [u128::MAX; INLINE_BYTES as usize + 2];
+    let mut length = 0;
+    while length < INLINE_BYTES {
+        behind[length as usize] = u128::MAX << (u32::BITS + 8 * length);
+        length += 1;
+    }
+    behind[INLINE_BYTES as usize] = 0;
+    behind
+};
+/// Values that are looked at together.
+const TOGETHER: usize = 1_024;
 
 /// Checks that the lists of a parsed array, and of the arrays within, lie within their items. Callers run this before
 /// they use the array.
@@ -109,15 +122,31 @@ pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
     }
 }
 
-/// One pass over the bytes shows for most pages that no text needs a check of its own. Where there are many more bytes
-/// than the texts use, as with the bytes of a dictionary, each text is checked instead.
+/// Short values of ASCII need no look at each. Of others, one pass over the bytes shows for most pages that no text needs a check of
+/// its own. Where there are many more bytes than the texts use, as with the bytes of a dictionary, each text is checked instead.
 fn check_views(views: &[u128], buffers: &[Buffer], is_text: bool) -> Result<(), ArrowError> {
-    let texts: usize = views.iter().map(|view| *view as u32 as usize).sum();
-    let look = is_text && (buffers.iter().map(|buffer| buffer.len()).sum::<usize>() > 2 * texts || !are_ascii(buffers));
-    match views.iter().all(|view| is_sound(*view, buffers, is_text, look)) {
+    let look = || {
+        let texts: usize = views.iter().map(|view| *view as u32 as usize).sum();
+        is_text && (buffers.iter().map(|buffer| buffer.len()).sum::<usize>() > 2 * texts || !are_ascii(buffers))
+    };
+    let mut known = None;
+    let mut are_sound = |views: &[u128]| {
+        are_short(views, is_text) || {
+            let look = *known.get_or_insert_with(look);
+            views.iter().all(|view| is_sound(*view, buffers, is_text, look))
+        }
+    };
+    match views.chunks(TOGETHER).all(|views| are_sound(views)) {
         true => Ok(()),
         false => Err(ArrowError::InvalidArgumentError("a text that is not UTF-8, or not where it should be".to_owned())),
     }
+}
+
+/// Whether all values are in their views, with nothing behind them, and texts are ASCII.
+fn are_short(views: &[u128], is_text: bool) -> bool {
+    let high = if is_text { INLINE_HIGH } else { 0 };
+    let odd = views.iter().fold(0, |odd, view| odd | view & (BEHIND[(*view as u32).min(INLINE_BYTES + 1) as usize] | high));
+    odd == 0
 }
 
 fn are_ascii(buffers: &[Buffer]) -> bool {
@@ -157,6 +186,22 @@ mod tests {
             assert!(check_views(values.views(), values.data_buffers(), true).is_err(), "{}", bytes.escape_ascii());
             check_views(values.views(), values.data_buffers(), false).unwrap();
         }
+    }
+
+    #[test]
+    fn short_values_have_nothing_behind_them() {
+        for length in 0..=INLINE_BYTES {
+            let text = "abcdefghijkl".get(..length as usize).unwrap();
+            let view = StringViewArray::from_iter_values([text]).views()[0];
+            assert!(are_short(&[view, view], true), "{length}");
+            for byte in length..INLINE_BYTES {
+                assert!(!are_short(&[view, view | 1 << (u32::BITS + 8 * byte)], false), "{length} {byte}");
+            }
+        }
+        let long = StringViewArray::from_iter_values(["thirteen byte"]).views()[0];
+        let other = StringViewArray::from_iter_values(["é"]).views()[0];
+        assert!(!are_short(&[long], true) && !are_short(&[other], true) && are_short(&[other], false));
+        assert!(!are_short(&[u128::from(u32::MAX)], false) && are_short(&[], true));
     }
 
     #[test]
