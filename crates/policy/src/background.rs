@@ -142,6 +142,8 @@ impl Selection {
 
 /// How much longer than without background work a foreground task's wait may be, unless somebody says otherwise.
 const TAIL_GOAL: f64 = 1.2;
+/// The least share that is not none: with less a step would be paid for by months of rest.
+const SHARE_MIN: f64 = 1e-6;
 
 impl Default for BackgroundPolicy {
     fn default() -> Self {
@@ -154,12 +156,15 @@ impl FromStr for BackgroundPolicy {
 
     fn from_str(text: &str) -> Result<BackgroundPolicy, String> {
         let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-        let expected = || format!("expected none, bts, shares:SHARE (0 to 1) or tail:FACTOR (1 or more), got {text:?}");
+        let expected = || {
+            let share = format!("shares:SHARE (0, or {SHARE_MIN} to 1)");
+            format!("expected none, bts, {share} or tail:FACTOR (1 or more), got {text:?}")
+        };
         let number = number.map(|number| number.parse::<f64>().map_err(|_| expected())).transpose()?;
         match (name, number) {
             ("none", None) => Ok(BackgroundPolicy::None),
             ("bts", None) => Ok(BackgroundPolicy::Bts),
-            ("shares", share) if share.is_none_or(|share| (0.0..=1.0).contains(&share)) => {
+            ("shares", share) if share.is_none_or(|share| share == 0.0 || (SHARE_MIN..=1.0).contains(&share)) => {
                 Ok(BackgroundPolicy::Shares(share.unwrap_or(0.2)))
             }
             ("tail", goal) if goal.is_none_or(|goal| (1.0..1e6).contains(&goal)) => {
@@ -201,7 +206,20 @@ mod tests {
             assert_eq!(text.parse::<BackgroundPolicy>().unwrap().to_string(), text);
         }
         assert_eq!("tail".parse(), Ok(BackgroundPolicy::Tail(1.2)));
-        for bad in ["", "btss", "bts:1", "none:", "shares:2", "shares:-1", "tail:0.9", "tail:NaN", "tail:inf", "shares:x"] {
+        for bad in [
+            "",
+            "btss",
+            "bts:1",
+            "none:",
+            "shares:2",
+            "shares:-1",
+            "shares:1e-30",
+            "shares:NaN",
+            "tail:0.9",
+            "tail:NaN",
+            "tail:inf",
+            "shares:x",
+        ] {
             assert!(bad.parse::<BackgroundPolicy>().is_err(), "{bad}");
         }
     }

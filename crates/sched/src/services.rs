@@ -292,12 +292,17 @@ async fn drive(shared: Arc<Shared>, index: usize) {
         core.steps.fetch_add(1, Ordering::Relaxed);
         let (next, took) = step(&shared.pool, &load, &entry).await;
         follow(&shared, entry, next);
-        debt += took.mul_f64((1.0 - grant.share) / grant.share);
+        debt = debt.saturating_add(owed(took, grant.share));
         match debt > DEBT {
             true => rest(core, &mut debt).await,
             false => tokio::task::yield_now().await,
         }
     }
+}
+
+/// The rest that pays for a step: with it, the step has taken this share of the core's time.
+fn owed(took: Duration, share: f64) -> Duration {
+    Duration::try_from_secs_f64(took.as_secs_f64() * (1.0 - share) / share).unwrap_or(Duration::MAX)
 }
 
 /// Waits until no foreground task could run.

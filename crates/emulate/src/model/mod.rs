@@ -182,17 +182,20 @@ pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelE
 
 fn outcome(parts: &Parts, path: Path) -> Outcome {
     let elapsed_s = seconds(path.end_ps);
-    let waiting_s = if path.waits { parts.host.waiting_cores.value * elapsed_s } else { 0.0 };
+    let computing_s = seconds(path.host.busy_ps);
+    // A core that computes does not wait.
+    let free_s = (parts.host.cores.value * elapsed_s - computing_s).max(0.0);
+    let waiting_s = if path.waits { (parts.host.waiting_cores.value * elapsed_s).min(free_s) } else { 0.0 };
     let busy = Busy {
         channels_s: seconds(path.channels.busy_ps),
         bus_s: seconds(path.bus.busy_ps),
         device_cores_s: seconds(path.cores_ps),
         blocked_s: seconds(path.blocked_ps),
         link_s: seconds(path.link.busy_ps),
-        host_cores_s: seconds(path.host.busy_ps) + waiting_s,
+        host_cores_s: computing_s + waiting_s,
     };
     let energy = Energy::of(parts, elapsed_s, &busy, &path.bytes);
-    let bottleneck = bottleneck(parts, elapsed_s, &Busy { host_cores_s: busy.host_cores_s - waiting_s, ..busy });
+    let bottleneck = bottleneck(parts, elapsed_s, &Busy { host_cores_s: computing_s, ..busy });
     let Path { bytes, pages, rows, commands, polls, .. } = path;
     Outcome { elapsed_s, busy, bytes, pages, rows, commands, polls, energy, bottleneck }
 }

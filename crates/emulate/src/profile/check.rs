@@ -141,6 +141,11 @@ impl Check<'_> {
             let reason = format!("host.threads: {} threads on {} cores", parts.host.threads.value, parts.host.cores.value);
             return self.refuse(&parts.host.threads.span, reason);
         }
+        if parts.host.waiting_cores.value > parts.host.cores.value {
+            let (waiting, cores) = (parts.host.waiting_cores.value, parts.host.cores.value);
+            let reason = format!("host.waiting_cores: {waiting} cores wait, of {cores}");
+            return self.refuse(&parts.host.waiting_cores.span, reason);
+        }
         let poll_s = parts.link.poll_s.value;
         if poll_s > 0.0 && poll_s < POLL_MIN_S {
             let reason = format!("link.poll_s: expected 0, or at least {POLL_MIN_S:e}, found {poll_s:e}");
@@ -191,6 +196,7 @@ mod tests {
                 "link.read_bytes: 4096 bytes are less than one page",
             ),
             ("threads = { value = 8,", "threads = { value = 64,", "host.threads: 64 threads on 8 cores"),
+            ("waiting_cores = { value = 1,", "waiting_cores = { value = 9,", "host.waiting_cores: 9 cores wait, of 8"),
             ("poll_s = { value = 0.01,", "poll_s = { value = 1e-15,", "link.poll_s: expected 0, or at least 1e-9, found 1e-15"),
         ];
         for (from, to, expected) in cases {

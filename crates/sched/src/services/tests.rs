@@ -283,6 +283,17 @@ fn foreground_tasks_that_wait_are_counted_and_keep_steps_back() {
 }
 
 #[test]
+fn the_least_share_that_there_is_ends_no_background_work() {
+    let pool = pool(1);
+    let (services, grants) = services(&pool, &[grant(1e-300)]);
+    let (service, steps) = counting(did(1));
+    services.add("counts", service, false);
+    until("a step", || steps.load(Ordering::SeqCst) > 0);
+    *grants.lock() = vec![grant(1.0)];
+    until("steps go on", || steps.load(Ordering::SeqCst) > 10);
+}
+
+#[test]
 fn what_a_core_did_is_counted() {
     let counts =
         |foreground_ns, background_ns, polls, delay_ns| CoreCounts { foreground_ns, background_ns, polls, delay_ns, stalls: 0 };
