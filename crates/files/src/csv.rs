@@ -5,23 +5,34 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use arrow::array::AsArray;
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
+use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::input::Input;
+use crate::moments::{Zones, says_zone};
 use crate::options::CsvOptions;
 use crate::quotes::{Quoted, unclosed};
 use crate::source::damaged;
 use crate::text::{Batches, GuessedText, TextFormat, TextSource, ending, open_text, plain, told};
+
+/// Rows that are looked at together for the zones of their moments.
+const GUESSED_ROWS: usize = 1_024;
+
+/// The zone of moments that are guessed to have one.
+const GUESSED_ZONE: &str = "UTC";
 
 /// CSV in one of its many forms.
 #[derive(Debug)]
 pub(crate) struct Csv {
     format: Format,
     delimiter: u8,
+    /// Lines before the first row.
+    header_lines: u64,
 }
 
 impl Csv {
@@ -34,8 +45,88 @@ impl Csv {
         let unclosed = |error: ArrowError| unclosed(input, delimiter).unwrap_or_else(|| told(input.name(), &error));
         let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| unclosed(error));
         let (schema, _) = inferred.map_err(fault)?;
+        let csv = Csv { format, delimiter, header_lines: u64::from(options.header) };
+        let schema = csv.with_moments(input, schema, options.schema_rows)?;
         let schema = if options.header { schema } else { called(schema, &options.names) };
-        TextSource::new(input, schema, Csv { format, delimiter })
+        TextSource::new(input, schema, csv)
+    }
+
+    /// The guessed schema, in which moments have microseconds at least, and a zone where all of the first rows say one.
+    /// Moments of which some say one are texts.
+    fn with_moments(&self, input: &Input, schema: Schema, rows: usize) -> Result<Schema, Fault> {
+        let is_moment = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
+        let columns: Vec<usize> = (0..schema.fields().len()).filter(|column| is_moment(schema.field(*column))).collect();
+        if columns.is_empty() {
+            return Ok(schema);
+        }
+        let mut said = self.zones(input, &schema, &columns, rows)?.into_iter();
+        let fields = schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Timestamp(unit, _) => {
+                let data_type = said.next().unwrap_or_default().data_type((*unit).max(TimeUnit::Microsecond));
+                field.as_ref().clone().with_data_type(data_type)
+            }
+            _ => field.as_ref().clone(),
+        });
+        Ok(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// What the first rows of columns say of zones.
+    fn zones(&self, input: &Input, schema: &Schema, columns: &[usize], rows: usize) -> Result<Vec<SaidZones>, Fault> {
+        let texts = decoded(schema, &|_| true);
+        let place = CsvFile { input: input.clone(), schema: Arc::clone(&texts) };
+        let batch_rows = GUESSED_ROWS.min(rows).max(1);
+        let builder = ReaderBuilder::new(texts).with_format(self.format.clone()).with_batch_size(batch_rows);
+        let text = Quoted::new(open_text(input, &Arc::default())?, input, self.delimiter);
+        let batches = builder.with_projection(columns.to_vec()).build_buffered(text).map_err(|error| place.fault(&error))?;
+        let (mut said, mut left) = (vec![SaidZones::default(); columns.len()], rows);
+        for batch in batches {
+            let batch = batch.map_err(|error| place.fault(&error))?;
+            for (said, column) in said.iter_mut().zip(batch.columns()) {
+                column.as_string_view().iter().take(left).flatten().for_each(|text| said.look(text));
+            }
+            left = left.saturating_sub(batch.num_rows());
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(said)
+    }
+
+    /// How the columns of a file are read. Where moments were guessed to have a zone, or none, each of them has to be so: a
+    /// later one that is not would be another moment than its text says.
+    fn readings(file: &TextSource<Csv>) -> Vec<Reading> {
+        let fields = file.schema.fields().iter();
+        let guessed = |name: &str| file.guessed.field_with_name(name).ok().map(Field::data_type);
+        let zones = fields.map(|field| match (guessed(field.name()), field.data_type()) {
+            (Some(DataType::Timestamp(_, None)), DataType::Timestamp(_, None)) => Zones::None,
+            (Some(DataType::Timestamp(_, Some(_))), DataType::Timestamp(_, Some(_))) => Zones::Each,
+            _ => Zones::Any,
+        });
+        zones.map(|zones| Reading { zones, counts: false }).collect()
+    }
+}
+
+/// What moments of a column say of their zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct SaidZones {
+    some_say: bool,
+    some_do_not: bool,
+}
+
+impl SaidZones {
+    fn look(&mut self, text: &str) {
+        match says_zone(text) {
+            true => self.some_say = true,
+            false => self.some_do_not = true,
+        }
+    }
+
+    fn data_type(self, unit: TimeUnit) -> DataType {
+        match (self.some_say, self.some_do_not) {
+            (true, true) => DataType::Utf8,
+            (true, false) => DataType::Timestamp(unit, Some(GUESSED_ZONE.into())),
+            (false, _) => DataType::Timestamp(unit, None),
+        }
     }
 }
 
@@ -56,15 +147,24 @@ impl TextFormat for Csv {
         batch_rows: usize,
         only: Option<usize>,
     ) -> Result<Batches, Fault> {
-        let mut builder =
-            ReaderBuilder::new(Arc::clone(&file.schema)).with_format(self.format.clone()).with_batch_size(batch_rows);
+        let schema = decoded(&file.schema, &|data_type| is_cut(data_type, false));
+        let mut builder = ReaderBuilder::new(schema).with_format(self.format.clone()).with_batch_size(batch_rows);
+        let (mut wanted, mut readings) = (Arc::clone(&file.schema), Self::readings(file));
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
+            wanted = Arc::new(wanted.project(&[column]).map_err(Fault::bug)?);
+            readings = readings.get(column).copied().into_iter().collect();
         }
         let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
         let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter);
         let batches = builder.build_buffered(text).map_err(|error| place.fault(&error))?;
-        Ok(Box::new(batches.map(move |batch| batch.map_err(|error| place.fault(&error)))))
+        let mut records = self.header_lines;
+        Ok(Box::new(batches.map(move |batch| {
+            let batch = batch.map_err(|error| place.fault(&error))?;
+            let before = records;
+            records += batch.num_rows() as u64;
+            read_batch(batch, &wanted, &readings).map_err(|unread| place.unread(unread, before))
+        })))
     }
 }
 
@@ -97,14 +197,9 @@ impl CsvFile {
         let text = plain(error);
         if let Some(bad) = BadValue::parse(&text) {
             // The decoder counts rows from the header, which is 0, or from the first row.
-            let line = self.line(bad.row + 1);
             let field = self.schema.fields().get(bad.column);
             let (name, data_type) = field.map_or(("?", &DataType::Null), |field| (field.name(), field.data_type()));
-            let fault = damaged(
-                self.input.name(),
-                format_args!("line {line}: expected {data_type} in column {name}, got {:?}", bad.value),
-            );
-            return fault.hint("types are guessed from the first rows; --csv-null names what stands for NULL");
+            return self.bad_value(bad.row + 1, name, data_type, &bad.value);
         }
         let wrong_count = text.strip_prefix("incorrect number of fields for line ").and_then(|rest| rest.split_once(", "));
         match wrong_count.and_then(|(record, rest)| Some((record.parse::<u64>().ok()?, rest))) {
@@ -115,6 +210,22 @@ impl CsvFile {
             }
             None => told(self.input.name(), error),
         }
+    }
+
+    /// What a batch after so many records has that its columns do not hold.
+    fn unread(&self, unread: Unread, before: u64) -> Fault {
+        match unread {
+            Unread::Misfit(Misfit { row, column, value, expected }) => {
+                self.bad_value(before + row as u64 + 1, &column, &expected, &value)
+            }
+            Unread::Arrow(error) => self.fault(&error),
+        }
+    }
+
+    fn bad_value(&self, record: u64, column: &str, expected: &DataType, value: &str) -> Fault {
+        let line = self.line(record);
+        damaged(self.input.name(), format_args!("line {line}: expected {expected} in column {column}, got {value:?}"))
+            .hint("types are guessed from the first rows; --csv-null names what stands for NULL")
     }
 
     /// The line that a record begins on, both counted from 1 and with the header. They differ where quoted fields hold
@@ -134,16 +245,11 @@ struct BadValue {
 
 impl BadValue {
     fn parse(text: &str) -> Option<Self> {
-        if let Some(rest) = text.strip_prefix("Error while parsing value '") {
-            let (value, rest) = rest.split_once("' as type '")?;
-            let (_, rest) = rest.split_once("' for column ")?;
-            let (column, rest) = rest.split_once(" at line ")?;
-            let (row, _) = rest.split_once('.')?;
-            return Some(Self { value: value.to_owned(), column: column.parse().ok()?, row: row.parse().ok()? });
-        }
-        let (column, rest) = text.strip_prefix("Error parsing column ")?.split_once(" at line ")?;
-        let (row, what) = rest.split_once(": ")?;
-        let value = what.split('\'').nth(1).unwrap_or(what);
+        let rest = text.strip_prefix("Error while parsing value '")?;
+        let (value, rest) = rest.split_once("' as type '")?;
+        let (_, rest) = rest.split_once("' for column ")?;
+        let (column, rest) = rest.split_once(" at line ")?;
+        let (row, _) = rest.split_once('.')?;
         Some(Self { value: value.to_owned(), column: column.parse().ok()?, row: row.parse().ok()? })
     }
 }
@@ -170,23 +276,4 @@ fn line_of(bytes: impl BufRead, wanted: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_records_line_is_found_past_quoted_line_ends_and_empty_lines() {
-        let text = "a,b\n1,\"x\ny\"\n\n3,4\n5,6";
-        assert_eq!(line_of(text.as_bytes(), 1), Some(1));
-        assert_eq!(line_of(text.as_bytes(), 2), Some(2));
-        assert_eq!(line_of(text.as_bytes(), 3), Some(5));
-        assert_eq!(line_of(text.as_bytes(), 4), Some(6));
-        assert_eq!(line_of(text.as_bytes(), 9), None);
-    }
-
-    #[test]
-    fn the_decoders_words_are_read() {
-        let bad = BadValue::parse("Error while parsing value 'it's' as type 'Int64' for column 2 at line 7. Row data: '[x]'");
-        assert_eq!(bad, Some(BadValue { value: "it's".into(), column: 2, row: 7 }));
-        assert_eq!(BadValue::parse("something else"), None);
-    }
-}
+mod tests;

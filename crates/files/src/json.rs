@@ -9,11 +9,14 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{FieldRef, Schema};
 use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
-use arrow::json::reader::infer_json_schema;
+use arrow::json::reader::{ValueIter, infer_json_schema_from_iterator};
 use pithead_model::Fault;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
+use crate::guessed_numbers::SeenNumbers;
 use crate::input::Input;
+use crate::moments::Zones;
 use crate::source::damaged;
 use crate::text::{Batches, GuessedText, TextFormat, TextSource, open_text, plain, told};
 
@@ -33,12 +36,15 @@ impl JsonLines {
         let met: Arc<OnceLock<Fault>> = Arc::default();
         let text = || GuessedText::open(input, &met);
         let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| not_json(path, &error));
-        let (inferred, _) = infer_json_schema(text()?, Some(schema_rows)).map_err(fault)?;
+        let mut numbers = SeenNumbers::default();
+        let values =
+            ValueIter::new(text()?, Some(schema_rows)).inspect(|value| value.iter().for_each(|value| numbers.look(value)));
+        let inferred = infer_json_schema_from_iterator(values).map_err(fault)?;
         let order = key_order(text()?);
         if let Some(fault) = met.get() {
             return Err(fault.clone());
         }
-        let mut fields: Vec<FieldRef> = inferred.fields().iter().cloned().collect();
+        let mut fields: Vec<FieldRef> = numbers.of_fields(inferred.fields()).iter().cloned().collect();
         let place = |field: &FieldRef| order.iter().position(|key| key == field.name()).unwrap_or(order.len());
         fields.sort_by(|a, b| (place(a), a.name()).cmp(&(place(b), b.name())));
         if fields.is_empty() {
@@ -61,21 +67,33 @@ impl TextFormat for JsonLines {
             Some(column) => Arc::new(file.schema.project(&[column]).map_err(Fault::bug)?),
             None => Arc::clone(&file.schema),
         };
-        let builder = ReaderBuilder::new(schema)
+        let builder = ReaderBuilder::new(decoded(&schema, &|data_type| is_cut(data_type, true)))
             .with_batch_size(batch_rows)
-            // Texts among which there are numbers.
+            // Texts among which there are numbers, and numbers that are decoded as texts.
             .with_coerce_primitive(true)
             // A column that was not seen at first must not be lost.
             .with_strict_mode(only.is_none());
         let (path, schema_rows) = (file.input.name().to_owned(), self.schema_rows);
         let batches = builder.build(open_text(&file.input, read)?).map_err(|error| not_json(&path, &error))?;
+        let readings = vec![Reading { zones: Zones::Any, counts: true }; schema.fields().len()];
         let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {
             let batch = batch.map_err(|error| unreadable_row(&path, schema_rows, rows, &error))?;
+            let before = rows;
             rows += batch.num_rows();
-            Ok(batch)
+            read_batch(batch, &schema, &readings).map_err(|unread| match unread {
+                Unread::Misfit(misfit) => misfit_in(&path, before, &misfit),
+                Unread::Arrow(error) => unreadable_row(&path, schema_rows, before, &error),
+            })
         })))
     }
+}
+
+/// A value of a batch after so many rows that its column does not hold.
+fn misfit_in(path: &Path, before: usize, misfit: &Misfit) -> Fault {
+    let Misfit { row, column, value, expected } = misfit;
+    damaged(path, format_args!("row {}: expected {expected} in column {column}, got {value:?}", before + row + 1))
+        .hint("types are guessed from the first rows, or are those of the dataset that the rows go to")
 }
 
 fn unreadable_row(path: &Path, schema_rows: usize, rows: usize, error: &ArrowError) -> Fault {
@@ -140,9 +158,10 @@ impl<'de> Visitor<'de> for KeyVisitor {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::RecordBatch;
+    use arrow::array::{Array, ArrayRef, Int16Array, RecordBatch, UInt64Array};
     use arrow::compute::concat_batches;
-    use arrow::datatypes::DataType;
+    use arrow::datatypes::{DataType, Field, TimeUnit};
+    use arrow::util::display::array_value_to_string;
 
     use super::*;
     use crate::source::Source;
@@ -189,6 +208,96 @@ mod tests {
         let (_folder, wrong) = source("{\"a\":1}\n{\"a\":2}\n{\"a\":{}}\n", 2);
         let fault = rows(&wrong.unwrap(), None).unwrap_err();
         assert!(fault.message.contains("after row 2"), "{}", fault.message);
+    }
+
+    fn retyped(text: &str, data_type: &DataType) -> Result<ArrayRef, Fault> {
+        let (_folder, source) = source(text, 100);
+        let mut source = source.unwrap();
+        source.retype(Arc::new(Schema::new(vec![Field::new("v", data_type.clone(), true)])));
+        let column = rows(&source, None)?.column(0).clone();
+        assert_eq!(column.data_type(), data_type);
+        Ok(column)
+    }
+
+    #[test]
+    fn a_number_with_a_fraction_is_an_error_in_a_column_of_whole_numbers() {
+        for (last, expected, got) in [
+            ("1.75", "Int64", "1.75"),
+            ("15e-1", "Int64", "15e-1"),
+            ("9223372036854775808", "Int64", "9223372036854775808"),
+            ("true", "Int64", "true"),
+        ] {
+            let (_folder, source) = source(&format!("{{\"v\":1}}\n{{\"v\":1.0}}\n{{\"v\":1e3}}\n{{\"v\":{last}}}\n"), 1);
+            let fault = rows(&source.unwrap(), None).unwrap_err();
+            let expected = format!("row 4: expected {expected} in column v, got {got:?}");
+            assert!(fault.message.ends_with(&expected) && fault.hint.is_some(), "{}", fault.message);
+        }
+        let column =
+            retyped("{\"v\":1}\n{\"v\":2.0}\n{\"v\":null}\n{\"v\":\"4\"}\n{}\n{\"v\":1e2}\n", &DataType::Int16).unwrap();
+        assert_eq!(column.as_ref(), &Int16Array::from(vec![Some(1), Some(2), None, Some(4), None, Some(100)]));
+        assert!(retyped("{\"v\":40000}\n", &DataType::Int16).is_err());
+        assert!(retyped("{\"v\":-1}\n", &DataType::UInt64).is_err());
+    }
+
+    #[test]
+    fn whole_numbers_within_lists_and_objects_have_no_fractions_either() {
+        let text = "{\"v\":[{\"a\":[1,2]}]}\n{\"v\":[]}\n{\"v\":[{\"a\":null},{\"a\":[]},{\"a\":[3,LAST]}]}\n";
+        let (_folder, fits) = source(&text.replace("LAST", "4.0"), 1);
+        let fits = fits.unwrap();
+        let numbers = rows(&fits, None).unwrap();
+        assert_eq!(numbers.schema(), fits.schema);
+        assert_eq!(array_value_to_string(numbers.column(0), 2).unwrap(), "[{a: }, {a: []}, {a: [3, 4]}]");
+        let (_folder, cut) = source(&text.replace("LAST", "4.5"), 1);
+        let fault = rows(&cut.unwrap(), None).unwrap_err();
+        assert!(fault.message.ends_with("row 3: expected Int64 in column v, got \"4.5\""), "{}", fault.message);
+    }
+
+    #[test]
+    fn large_whole_numbers_keep_their_digits() {
+        let guess = |text: &str| source(text, 100).1.unwrap().schema.field(0).data_type().clone();
+        let large = "18446744073709551615";
+        let (_folder, ids) = source(&format!("{{\"id\":1}}\n{{\"id\":{large}}}\n{{\"id\":-1}}\n"), 2);
+        let ids = ids.unwrap();
+        assert_eq!(ids.schema.field(0).data_type(), &DataType::UInt64);
+        let fault = rows(&ids, None).unwrap_err();
+        assert!(fault.message.ends_with("row 3: expected UInt64 in column id, got \"-1\""), "{}", fault.message);
+        let (_folder, ids) = source(&format!("{{\"id\":1}}\n{{\"id\":{large}}}\n"), 100);
+        assert_eq!(rows(&ids.unwrap(), None).unwrap().column(0).as_ref(), &UInt64Array::from(vec![1, u64::MAX]));
+        for floats in ["-1", "0.5", "18446744073709551616"] {
+            assert_eq!(guess(&format!("{{\"id\":{floats}}}\n{{\"id\":{large}}}\n")), DataType::Float64, "{floats}");
+        }
+        let list = DataType::List(Arc::new(Field::new_list_field(DataType::UInt64, true)));
+        let inner = DataType::Struct(vec![Field::new("b", list, true)].into());
+        assert_eq!(guess(&format!("{{\"a\":{{\"b\":[1]}}}}\n{{\"a\":{{\"b\":[{large}]}}}}\n")), inner);
+    }
+
+    #[test]
+    fn decimals_are_rounded_and_moments_are_not_cut() {
+        let text = |value: &str| format!("{{\"v\":{value}}}\n");
+        let shown = |value: &str, data_type: &DataType| {
+            retyped(&text(value), data_type).map(|column| array_value_to_string(&column, 0).unwrap())
+        };
+        let second = DataType::Timestamp(TimeUnit::Second, None);
+        for (value, data_type, expected) in [
+            ("1.009", DataType::Decimal128(10, 2), "1.01"),
+            ("\"1.005\"", DataType::Decimal128(10, 2), "1.01"),
+            ("1e2", DataType::Decimal128(10, 2), "100.00"),
+            ("\"2024-01-01\"", DataType::Date32, "2024-01-01"),
+            ("19723", DataType::Date32, "2024-01-01"),
+            ("\"2024-01-01 10:30:00\"", second.clone(), "2024-01-01T10:30:00"),
+            ("1704105000", second.clone(), "2024-01-01T10:30:00"),
+        ] {
+            assert_eq!(shown(value, &data_type).unwrap(), expected, "{value}");
+        }
+        for (value, data_type) in [
+            ("123456789.5", DataType::Decimal128(10, 2)),
+            ("\"2024-01-01 10:30:00\"", DataType::Date32),
+            ("\"2024-01-01 10:30:00.75\"", second.clone()),
+            ("1704105000.75", second),
+        ] {
+            let fault = shown(value, &data_type).unwrap_err();
+            assert!(fault.message.contains(&format!("row 1: expected {data_type} in column v, got ")), "{}", fault.message);
+        }
     }
 
     #[test]

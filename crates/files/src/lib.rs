@@ -2,9 +2,13 @@
 //! columns, and read in parts that several threads may take; one that is written takes its name when it is whole. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
 mod csv;
+mod exact;
+mod guessed_numbers;
 mod input;
 mod ipc;
 mod json;
+mod moments;
+mod numbers;
 mod open;
 mod options;
 mod parquet;

@@ -42,6 +42,8 @@ pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>;
 pub(crate) struct TextSource<F> {
     pub(crate) input: Input,
     pub(crate) schema: SchemaRef,
+    /// The schema that was guessed, whatever the columns are read as.
+    pub(crate) guessed: SchemaRef,
     pub(crate) format: F,
     bytes: u64,
 }
@@ -49,7 +51,8 @@ pub(crate) struct TextSource<F> {
 impl<F> TextSource<F> {
     pub(crate) fn new(input: &Input, schema: Schema, format: F) -> Result<Self, Fault> {
         let bytes = input.bytes()?;
-        Ok(Self { input: input.clone(), schema: Arc::new(schema), format, bytes })
+        let schema = Arc::new(schema);
+        Ok(Self { input: input.clone(), guessed: Arc::clone(&schema), schema, format, bytes })
     }
 }
 

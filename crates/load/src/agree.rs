@@ -137,13 +137,15 @@ fn widest(schemas: &[SchemaRef]) -> SchemaRef {
 
 /// A type that holds the values of both guesses.
 fn wider(a: &DataType, b: &DataType) -> DataType {
-    use DataType::{Date32, Float64, Int64, Null, Timestamp};
+    use DataType::{Date32, Float64, Int64, Null, Timestamp, UInt64};
     match (a, b) {
         (a, b) if a == b => a.clone(),
         (Null, other) | (other, Null) => other.clone(),
-        (Int64, Float64) | (Float64, Int64) => Float64,
-        (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => Timestamp(*unit, zone.clone()),
-        (Timestamp(a, zone), Timestamp(b, _)) => Timestamp(*a.max(b), zone.clone()),
+        (Int64 | UInt64, Float64) | (Float64, Int64 | UInt64) => Float64,
+        // A number below 0 is an error then, where floats would lose the last digits of the large ones.
+        (Int64, UInt64) | (UInt64, Int64) => UInt64,
+        (Date32, Timestamp(unit, None)) | (Timestamp(unit, None), Date32) => Timestamp(*unit, None),
+        (Timestamp(a, zone), Timestamp(b, other)) if zone == other => Timestamp(*a.max(b), zone.clone()),
         _ => DataType::Utf8View,
     }
 }
@@ -163,6 +165,24 @@ mod tests {
         assert_eq!(wider(&seconds, &nanoseconds), nanoseconds);
         assert_eq!(wider(&DataType::Date32, &seconds), seconds);
         assert_eq!(wider(&DataType::Boolean, &DataType::Int64), DataType::Utf8View);
+        assert_eq!(wider(&DataType::UInt64, &DataType::Float64), DataType::Float64);
+    }
+
+    #[test]
+    fn large_whole_numbers_of_one_file_keep_their_digits_beside_small_ones() {
+        assert_eq!(wider(&DataType::Int64, &DataType::UInt64), DataType::UInt64);
+        assert_eq!(wider(&DataType::UInt64, &DataType::Int64), DataType::UInt64);
+    }
+
+    #[test]
+    fn moments_of_which_some_say_a_zone_are_texts() {
+        let wall = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let zoned = |unit| DataType::Timestamp(unit, Some("UTC".into()));
+        assert_eq!(wider(&zoned(TimeUnit::Microsecond), &zoned(TimeUnit::Nanosecond)), zoned(TimeUnit::Nanosecond));
+        for other in [&wall, &DataType::Date32] {
+            assert_eq!(wider(&zoned(TimeUnit::Microsecond), other), DataType::Utf8View);
+            assert_eq!(wider(other, &zoned(TimeUnit::Microsecond)), DataType::Utf8View);
+        }
     }
 
     #[test]
