@@ -323,6 +323,30 @@ class Connection:
                 if bar:
                     bar.close()
 
+    def _found(self, name: str) -> _pithead.Found | None:
+        """A dataset as it is now, for `_replace`; None: there is none."""
+        return self._native.found(name)
+
+    def _replace(self, name: str, source: Source, metadata: dict[str, str], over: _pithead.Found) -> None:
+        """Puts other rows in the place of a dataset as it was found, laid out as its rows are.
+
+        Raises ConflictError if anyone has changed it since.
+        """
+        with opened(source) as (files, stream):
+            spec = {
+                "name": name,
+                "sources": files,
+                "mode": "replace",
+                "metadata": metadata,
+                "partition_by": None,
+                "sort_by": [],
+                "slice_rows": None,
+                "encoding": None,
+                "partitions": None,
+                "copies": None,
+            }
+            self._native.load(spec, stream, None, over)
+
     def datasets(self, domain: str | None = None) -> list[DatasetInfo]:
         """The datasets that there are, of all domains or of one.
 

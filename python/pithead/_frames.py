@@ -1,4 +1,4 @@
-"""Results as frames of pandas and as arrays of NumPy, without losing digits to NULL."""
+"""Results as frames of pandas and as arrays of NumPy, of the types that DuckDB's package gives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def frame(table: pa.Table) -> pd.DataFrame:
-    """A frame of pandas. Types are those that DuckDB's package gives, except where that would lose something.
+# Powers of ten up to this one are floats, and so are whole numbers below that.
+_EXACT_TENS, _EXACT = 22, 2**53
+# Texts that are looked at before a column of them is made.
+_LOOKED_AT = 1_000
 
-    Whole numbers and truth values with NULL are of the nullable types, dates are moments, decimals stay decimals.
+
+def frame(table: pa.Table) -> pd.DataFrame:
+    """A frame of pandas. Types are those that DuckDB's package gives, but for whole numbers and truth values with NULL.
+
+    Those are of the nullable types. Dates are moments, and decimals are the floats next to them.
     """
     import pandas as pd
 
@@ -45,6 +51,10 @@ def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
         return _coarse(column).to_pandas()
     if types.is_nested(kind):
         return pd.Series(_objects(column))
+    if types.is_decimal(kind):
+        return pd.Series(_floats(column))
+    if types.is_string(kind) or types.is_large_string(kind):
+        return column.to_pandas(deduplicate_objects=_has_few_texts(column))
     if column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
         mask = column.is_null().to_numpy()
         values = column.fill_null(False if types.is_boolean(kind) else 0).to_numpy()
@@ -60,7 +70,10 @@ def _array(column: Any) -> np.ndarray[Any, Any]:
 
     kind = column.type
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        column = column.cast(kind.value_type)
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if types.is_decimal(kind):
+        values, mask = _floats(column), column.is_null().to_numpy(zero_copy_only=False)
+        return np.ma.masked_array(values, mask=mask) if mask.any() else values
     if types.is_nested(kind) or not _has_numbers(kind):
         values = _objects(column)
         mask = np.fromiter((value is None for value in values), dtype=bool, count=len(values))
@@ -72,6 +85,46 @@ def _array(column: Any) -> np.ndarray[Any, Any]:
     full = np.zeros(len(column), dtype=values.dtype)
     full[~mask] = values
     return np.ma.masked_array(full, mask=mask)
+
+
+def _floats(column: Any) -> np.ndarray[Any, Any]:
+    """The floats next to an array's decimals, NaN for NULL."""
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        return np.concatenate([np.empty(0), *(_floats(chunk) for chunk in column.chunks)])
+    values = _short_floats(column)
+    if values is None:
+        # Arrow's own way from decimals multiplies by a negative power of ten, which is no float.
+        return np.asarray(column.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False))
+    return values
+
+
+def _short_floats(column: pa.Array) -> np.ndarray[Any, Any] | None:
+    """The same of decimals that a float has all digits of, but for the point. None: they are longer."""
+    import numpy as np
+    from pyarrow import types
+
+    buffer = column.buffers()[1]
+    if not types.is_decimal128(column.type) or not 0 <= column.type.scale <= _EXACT_TENS or buffer is None:
+        return None
+    words = np.frombuffer(buffer, dtype="<i8", count=2 * (column.offset + len(column)))[2 * column.offset :]
+    low, high = words[0::2], words[1::2]
+    null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    is_short = (high == low >> 63) & (low < _EXACT) & (low > -_EXACT)
+    if not (is_short if null is None else is_short | null).all():
+        return None
+    values: np.ndarray[Any, Any] = low / 10.0**column.type.scale
+    if null is not None:
+        values[null] = np.nan
+    return values
+
+
+def _has_few_texts(column: pa.ChunkedArray) -> bool:
+    """Whether many rows seem to have the same text, so that one object does for all of them."""
+    first = column.slice(0, _LOOKED_AT)
+    return len(first.unique()) * 2 <= len(first)
 
 
 def _has_numbers(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::errors;
 use crate::import::Source;
-use crate::load::{self, Spec};
+use crate::load::{self, Found, Spec};
 use crate::options::Options;
 use crate::parameters::ParameterValues;
 use crate::runtime::{self, nothing};
@@ -107,15 +107,28 @@ impl Connection {
         Stream::new(answer, self.closing.subscribe(), Taker { progress, is_foreign, owner })
     }
 
-    /// Loads files, or what a C stream gives. `progress` is called with bytes done, bytes in all, and rows.
+    /// Loads files, or what a C stream gives; with `over` in the place of what was found, or not at all. `progress` is called
+    /// with bytes done, bytes in all, and rows.
+    #[pyo3(signature = (spec, stream, progress, over = None))]
     fn load(
         &self,
         py: Python<'_>,
         spec: Spec,
         stream: Option<Bound<'_, PyAny>>,
         progress: Option<Py<PyAny>>,
+        over: Option<Py<Found>>,
     ) -> PyResult<Py<PyDict>> {
-        load::load(self, py, spec, stream, progress)
+        load::load(self, py, spec, stream, progress, over.as_ref().map(Py::get))
+    }
+
+    /// A dataset as it is now, for a load over it; none: there is none.
+    fn found(&self, py: Python<'_>, name: &str) -> PyResult<Option<Found>> {
+        let name: DatasetName = name.parse().map_err(errors::to_python)?;
+        let host = self.host()?;
+        self.run(py, nothing, async move {
+            let snapshot = host.fleet().snapshot().await?;
+            Ok(snapshot.dataset(&name).map(|(_, dataset)| Found::new(dataset)))
+        })
     }
 
     /// All rows that a C stream gives, for statements to name.

@@ -31,6 +31,7 @@ fn _pithead(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<connection::Connection>()?;
     module.add_class::<connection::Frame>()?;
     module.add_class::<connection::Statement>()?;
+    module.add_class::<load::Found>()?;
     module.add_class::<stream::Stream>()?;
     module.add_function(wrap_pyfunction!(readers::end_readers, module)?)?;
     program::add(module)?;

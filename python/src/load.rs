@@ -6,13 +6,29 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use pithead_host::{CsvOptions, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
-use pithead_model::SortKey;
+use pithead_model::{Dataset, SortKey};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::connection::Connection;
 use crate::errors;
 use crate::import::{ImportProgress, Source};
+
+/// A dataset as it was found. A load over it takes its place only while it is still so.
+#[pyclass(frozen, module = "pithead._pithead")]
+pub(crate) struct Found(Arc<Dataset>);
+
+impl Found {
+    pub(crate) fn new(dataset: &Dataset) -> Self {
+        Self(Arc::new(dataset.clone()))
+    }
+
+    /// The load in the place of this dataset, which is laid out as it is and has the load's metadata.
+    fn replaced_by(&self, spec: LoadSpec) -> LoadSpec {
+        let shape = Dataset { metadata: spec.metadata.clone(), ..Dataset::clone(&self.0) };
+        LoadSpec { mode: LoadMode::Replace, over: Some(Arc::clone(&self.0)), shape: Some(Arc::new(shape)), ..spec }
+    }
+}
 
 /// What is loaded how: the arguments of `Connection.load`, put in order by Python.
 #[derive(FromPyObject)]
@@ -77,15 +93,21 @@ fn unknown(argument: &str, got: &str, expected: &str) -> PyErr {
     )
 }
 
-/// Loads files, or the rows of `stream`. An interrupt gives up the load, and what it stored is deleted.
+/// Loads files, or the rows of `stream`; with `over` in the place of what was found, or not at all. An interrupt gives up the
+/// load, and what it stored is deleted.
 pub(crate) fn load(
     connection: &Connection,
     py: Python<'_>,
     spec: Spec,
     stream: Option<Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
+    over: Option<&Found>,
 ) -> PyResult<Py<PyDict>> {
     let (host, spec) = (connection.host()?, spec.load_spec()?);
+    let spec = match over {
+        Some(found) => found.replaced_by(spec),
+        None => spec,
+    };
     let so_far = Arc::new(Mutex::new(LoadProgress::default()));
     let seen = Arc::clone(&so_far);
     let taken = Arc::new(ImportProgress::default());

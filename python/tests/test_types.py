@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+import random
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import pithead
+from pithead._frames import arrays, frame
 
 UTC = dt.timezone.utc
 
@@ -83,6 +87,25 @@ def test_values_come_back_as_duckdb_gives_them(loaded: pithead.Connection, colum
             (value, type(value)) for (value,) in expected
         ] or "tsz" == column
     assert relation.arrow().column(0).to_pylist() == source.column(column).to_pylist()
+
+
+def test_frames_have_the_floats_next_to_decimals() -> None:
+    rng = random.Random(5)
+    exact = Context(prec=80)
+    for precision, scale in [(1, 0), (15, 2), (18, 6), (38, 2), (38, 10), (38, 30), (60, 5)]:
+        values: list[Decimal | None] = [None, Decimal(0).scaleb(-scale), Decimal(10**precision - 1).scaleb(-scale, exact)]
+        for _ in range(2_000):
+            most = 10 ** rng.randint(1, precision) - 1
+            values.append(Decimal(rng.randint(-most, most)).scaleb(-scale, exact))
+        kind = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        for column in (values, values[:1], values[:40], []):
+            chunks = pa.chunked_array([pa.array([None, *column], kind)[1:], pa.array(column, kind)])
+            decimals = pa.table({"d": chunks})
+            made, array = frame(decimals)["d"], arrays(decimals)["d"]
+            wanted = [math.nan if value is None else float(value) for value in [*column, *column]]
+            assert made.dtype == array.dtype == np.float64
+            np.testing.assert_array_equal(made.to_numpy(), wanted)
+            assert np.ma.getmaskarray(array).tolist() == [math.isnan(value) for value in wanted]
 
 
 def test_null_columns_and_types(loaded: pithead.Connection) -> None:

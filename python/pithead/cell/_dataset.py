@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import random
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from pithead import UserError
+from pithead import ConflictError, Error, UserError
 
 from . import _frame, _names, _native
 from ._parts import Matrix, Obsm, Raw, Transform
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 __all__ = ["Dataset", "Matrix", "Selection", "Transform", "View"]
+
+_TRIES = 8
+"""Times that a table of the dataset is read or changed anew because another client was first."""
+
+_WAIT_SECONDS = 0.05
+"""Longest wait before a second try; before the next ones it grows by as much each time."""
 
 
 class Selection:
@@ -156,12 +164,17 @@ class Selection:
         >>> pithead.cell.open(conn, "lab.pbmc").obs["old"].equals(adata.obs["age"] > 40)
         True
         """
-        frame = self._root._obs_frame(fresh=True)
-        added = column if isinstance(column, pd.DataFrame) else pd.DataFrame({column: _aligned(column, values, self.obs)})
-        for name in added.columns:
-            checked = _frame.with_values(self.obs[[]], str(name), added[name], "cells")[str(name)]
-            frame[str(name)] = checked if self._cells is None else checked.reindex(frame.index)
-        self._root._write_obs(frame)
+
+        def change(frame: pd.DataFrame, _: dict[str, Any]) -> None:
+            selected = pd.DataFrame(index=frame.index if self._cells is None else frame.index[self._cells])
+            added = column
+            if not isinstance(added, pd.DataFrame):
+                added = pd.DataFrame({column: _aligned(str(column), values, selected)})
+            for name in added.columns:
+                checked = _frame.with_values(selected, str(name), added[name], "cells")[str(name)]
+                frame[str(name)] = checked if self._cells is None else checked.reindex(frame.index)
+
+        self._root._change_obs(change)
 
     def matrix(self, *, layer: str | None = None, use_raw: bool = False) -> Matrix:
         """One of the matrices: a layer, raw, or X."""
@@ -303,28 +316,32 @@ class Dataset(Selection):
 
     def set_var(self, column: str | pd.DataFrame, values: Any = None) -> None:
         """Adds or replaces a column of the table of genes, or several with a DataFrame. No slice of a matrix is touched."""
-        frame = self._var_frame("var", fresh=True)
-        added = column if isinstance(column, pd.DataFrame) else pd.DataFrame({column: _aligned(column, values, frame)})
-        for name in added.columns:
-            frame = _frame.with_values(frame, str(name), added[name], "genes")
         part = self._note["parts"]["var"]
-        table, note = _frame.to_table(frame, "gene", {}, part)
-        mine = json.dumps({"part": "var", "of": self.dataset, "frame": note})
-        self._conn.load(part, table, mode="replace", metadata={_names.KEY: mine}, progress=False)
-        self._frames["var"] = frame
+
+        def changed() -> tuple[Any, dict[str, Any], pd.DataFrame]:
+            note, frame, _ = self._read(part, "gene")
+            added = column if isinstance(column, pd.DataFrame) else pd.DataFrame({column: _aligned(column, values, frame)})
+            for name in added.columns:
+                frame = _frame.with_values(frame, str(name), added[name], "genes")
+            table, note["frame"] = _frame.to_table(frame, "gene", {}, part)
+            return table, note, frame
+
+        _, self._frames["var"] = self._changed(part, changed)
 
     def set_obsm(self, key: str, values: np.ndarray) -> None:
         """Keeps an array with a row a cell (at most 64 columns) with the dataset, as scanpy's `obsm[key]`."""
         from .io._load import obsm_table
 
-        self._obs_frame(fresh=True)
         table = obsm_table(key, values, self.n_obs, self.name)
-        side = self._obs_note()
+        side = self._part_note(self._note["parts"]["obs"])
         name = side["obsm"].get(key, f"{self.name}.obsm.{key}{self._note['generation']}")
         mine = json.dumps({"part": "obsm", "of": self.dataset})
         self._conn.load(name, table, mode="replace", metadata={_names.KEY: mine}, progress=False)
-        side["obsm"][key] = name
-        self._write_obs(self._obs_frame())
+
+        def change(_: pd.DataFrame, side: dict[str, Any]) -> None:
+            side["obsm"][key] = name
+
+        self._change_obs(change)
 
     def transform(self, matrix: Matrix) -> Transform:
         known = self._obs_note()["transforms"].get(matrix.key)
@@ -333,29 +350,72 @@ class Dataset(Selection):
     def set_transform(self, matrix: Matrix, transform: Transform) -> None:
         """Keeps what is done to the values of `matrix` on the fly with the dataset; no slice is touched."""
         part = self._note["parts"]["obs"]
-        self._side = self._part_note(part)
         kept = asdict(replace(transform, totals=None))
         del kept["totals"]
-        side = self._obs_note()
-        side["transforms"][matrix.key] = kept
+
+        def changed() -> tuple[Any, dict[str, Any], None]:
+            side = self._part_note(part)
+            side["transforms"][matrix.key] = kept
+            if matrix.key == "X":
+                side["uns"].pop("log1p", None)
+                if transform.log1p:
+                    side["uns"]["log1p"] = {"base": transform.base}
+            # The note lies with the table. Its rows pass through as a stream, however many they are.
+            return self._conn.sql(f"SELECT * FROM {_native.quoted(part)}"), side, None
+
+        self._side, _ = side, _ = self._changed(part, changed)
         if matrix.key == "X":
-            side["uns"].pop("log1p", None)
             self.uns.pop("log1p", None)
-            if transform.log1p:
-                side["uns"]["log1p"] = {"base": transform.base}
             if "log1p" in self._note["uns"] or transform.log1p:
                 self.uns["log1p"] = side["uns"].get("log1p", self._note["uns"].get("log1p"))
-        # The note lies with the table. Its rows pass through as a stream, however many they are.
-        rows = self._conn.sql(f"SELECT * FROM {_native.quoted(part)}")
-        self._conn.load(part, rows, mode="replace", metadata={_names.KEY: json.dumps(side)}, progress=False)
 
-    def _write_obs(self, frame: pd.DataFrame) -> None:
+    def _check_standing(self, info: Any | None) -> None:
+        """Raises unless X, of which the catalogue has `info`, is still the one that was opened.
+
+        Another X belongs to other tables of cells and genes than those of this handle.
+        """
+        note = None if info is None else _names.note_of(info)
+        if note is None or any(note.get(key) != self._note[key] for key in ("generation", "loaded")):
+            raise UserError(
+                f"{self.name} was {'dropped' if note is None else 'replaced'} since it was opened",
+                hint=f"open it again: pithead.cell.open(conn, {self.name!r})",
+            )
+
+    def _changed(self, part: str, changed: Callable[[], tuple[Any, dict[str, Any], Any]]) -> tuple[dict[str, Any], Any]:
+        """Puts other rows with another note in the place of a part's, and returns the note and what else `changed` gave.
+
+        `changed` reads the part and gives rows, note and what it likes. Where another client was first, it is called again,
+        and so nothing is lost of what either has written.
+        """
+        for again in range(_TRIES):
+            over = self._conn._found(part)
+            if over is None:
+                raise self._gone(part)
+            before = json.dumps(self._part_note(part))
+            try:
+                rows, note, kept = changed()
+                self._conn._replace(part, rows, {_names.KEY: json.dumps(note)}, over)
+            except Error as fault:
+                # Rows that are read while the table gets other columns are an error of their own.
+                is_late = isinstance(fault, ConflictError) or json.dumps(self._part_note(part)) != before
+                if not is_late or again == _TRIES - 1:
+                    raise
+                time.sleep(random.uniform(0, _WAIT_SECONDS * (again + 1)))
+            else:
+                break
+        return note, kept
+
+    def _change_obs(self, change: Callable[[pd.DataFrame, dict[str, Any]], None]) -> None:
+        """Has `change` change the table of cells and its note, and writes them."""
         part = self._note["parts"]["obs"]
-        table, note = _frame.to_table(frame, "cell", self._hidden, part)
-        side = {**self._obs_note(), "frame": note}
-        self._conn.load(part, table, mode="replace", metadata={_names.KEY: json.dumps(side)}, progress=False)
-        self._side = side
-        self._frames["obs"] = frame
+
+        def changed() -> tuple[Any, dict[str, Any], tuple[pd.DataFrame, dict[str, np.ndarray]]]:
+            side, frame, hidden = self._read(part, "cell")
+            change(frame, side)
+            table, side["frame"] = _frame.to_table(frame, "cell", hidden, part)
+            return table, side, (frame, hidden)
+
+        self._side, (self._frames["obs"], self._hidden) = self._changed(part, changed)
 
     def _obs_note(self) -> dict[str, Any]:
         if self._side is None:
@@ -370,26 +430,39 @@ class Dataset(Selection):
         info = _names.info_of(self._conn, part)
         note = None if info is None else _names.note_of(info)
         if note is None:
-            raise UserError(
-                f"the table {part}, which belongs to {self.name}, is gone",
-                hint="open the dataset again; it may have been replaced or dropped",
-            )
+            raise self._gone(part)
         return note
 
-    def _obs_frame(self, fresh: bool = False) -> pd.DataFrame:
-        if fresh or "obs" not in self._frames:
-            part = self._note["parts"]["obs"]
-            # Note and rows are read together, since another client may have put new ones in their place.
-            self._side = self._part_note(part)
-            self._frames["obs"], self._hidden = _frame.from_table(self._rows(part), "cell", self._side["frame"])
-        return self._frames["obs"].copy() if fresh else self._frames["obs"]
+    def _gone(self, part: str) -> UserError:
+        return UserError(
+            f"the table {part}, which belongs to {self.name}, is gone",
+            hint="open the dataset again; it may have been replaced or dropped",
+        )
 
-    def _var_frame(self, which: str, fresh: bool = False) -> pd.DataFrame:
-        if fresh or which not in self._frames:
-            part = self._note["parts"][which]
-            note = self._part_note(part)
-            self._frames[which], _ = _frame.from_table(self._rows(part), "gene", note["frame"])
-        return self._frames[which].copy() if fresh else self._frames[which]
+    def _read(
+        self, part: str, position: str, names: Collection[str] | None = None
+    ) -> tuple[dict[str, Any], pd.DataFrame, dict[str, np.ndarray]]:
+        """A part's note, its rows as that note describes them, and its hidden columns; of `names` these, if it has them all.
+
+        Another client may put others in their place at any time, so the note is looked at before and after.
+        """
+        note = self._part_note(part)
+        for _ in range(_TRIES):
+            rows = self._rows(part, None if names is None else _frame.stored_names(names, note["frame"]))
+            before, note = note, self._part_note(part)
+            if json.dumps(before["frame"]) == json.dumps(note["frame"]):
+                return note, *_frame.from_table(rows, position, before["frame"])
+        raise ConflictError(f"others keep changing {part}", hint="wait until they are done, and try again")
+
+    def _obs_frame(self) -> pd.DataFrame:
+        if "obs" not in self._frames:
+            self._side, self._frames["obs"], self._hidden = self._read(self._note["parts"]["obs"], "cell")
+        return self._frames["obs"]
+
+    def _var_frame(self, which: str) -> pd.DataFrame:
+        if which not in self._frames:
+            _, self._frames[which], _ = self._read(self._note["parts"][which], "gene")
+        return self._frames[which]
 
     def _rows(self, part: str, only: Collection[str] | None = None) -> Any:
         """A table's rows; of `only` these columns, with the cells' positions."""
@@ -405,12 +478,13 @@ class Dataset(Selection):
         return self._hidden[names[0]], self._hidden[names[1]]
 
     def _obs_columns(self, names: Collection[str]) -> pd.DataFrame:
-        note = self._obs_note()["frame"]
-        stored = _frame.stored_names(names, note)
-        if "obs" in self._frames or stored is None:
+        if "obs" in self._frames:
             return self._obs_frame()
         if not set(names) <= set(self._columns):
-            frame, _ = _frame.from_table(self._rows(self._note["parts"]["obs"], stored), "cell", note)
+            # Rows are as they are now, so they are described by the note as it is now.
+            _, frame, _ = self._read(self._note["parts"]["obs"], "cell", names)
+            if not set(names) <= set(frame.columns):
+                return self._obs_frame()
             self._columns |= {name: frame[name] for name in names}
         return pd.DataFrame({name: self._columns[name] for name in names})
 

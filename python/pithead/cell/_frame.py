@@ -129,7 +129,14 @@ def _column(values: pa.ChunkedArray, entry: dict[str, Any], index: pd.Index) -> 
     dtype = entry["dtype"]
     if "categories" in entry:
         categories = pd.Index(entry["categories"], dtype=dtype)
-        codes = pc.index_in(values.combine_chunks(), value_set=pa.array(entry["categories"], values.type))
+        values = values.combine_chunks()
+        codes = pc.index_in(values, value_set=pa.array(entry["categories"], values.type))
+        if codes.null_count > values.null_count:
+            lost = values.filter(pc.and_(pc.is_null(codes), pc.is_valid(values)))[0].as_py()
+            raise UserError(
+                f"the column {entry['name']!r} holds {lost!r}, which is none of its categories",
+                hint="an UPDATE of the table put it there: take it back by another one, then use set_obs or set_var",
+            )
         codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
         return pd.Series(pd.Categorical.from_codes(codes, categories, ordered=entry["ordered"]), index=index)
     nullable = dtype.lower() in {"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}

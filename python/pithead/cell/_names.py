@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import Any
 
 import numpy as np
 
 from pithead import UserError
 
-__all__ = ["KEY", "VERSION", "from_json", "generation", "info_of", "is_part", "note_of", "split", "to_json"]
+__all__ = ["KEY", "VERSION", "from_json", "generation", "generation_of", "info_of", "is_part", "note_of", "split", "to_json"]
 
 KEY = "pithead.cell"
 """The key of our note in a dataset's metadata."""
@@ -18,6 +19,7 @@ KEY = "pithead.cell"
 VERSION = 1
 
 _PART = re.compile(r"(obs|var|raw|raw\.var|layers\..+|obsm\..+)(~\d+)?")
+_GENERATIONS = 10**12
 _ARRAY_MAX = 4096
 
 
@@ -52,17 +54,23 @@ def is_part(name: str, dataset: str) -> bool:
     return name.startswith(dataset + ".") and _PART.fullmatch(name[len(dataset) + 1 :]) is not None
 
 
-def generation(names: list[str], dataset: str) -> str:
-    """What to put behind the names of new parts, so that they meet no part of an older or a broken load.
+def generation() -> str:
+    """What to put behind the names of a load's parts. It is random, so that they meet no part of any other load.
 
-    >>> generation(["pbmc"], "pbmc"), generation(["pbmc", "pbmc.obs", "pbmc.var~4"], "pbmc")
-    ('', '~5')
+    >>> generation() != generation(), is_part(f"pbmc.obs{generation()}", "pbmc")
+    (True, True)
     """
-    parts = [name for name in names if is_part(name, dataset)]
-    if not parts:
-        return ""
-    numbers = [int(match.group(1)) for name in parts if (match := re.search(r"~(\d+)$", name))]
-    return f"~{max([1, *numbers]) + 1}"
+    return f"~{secrets.randbelow(_GENERATIONS)}"
+
+
+def generation_of(part: str) -> str:
+    """What a part's name has of its load; nothing where the first load of an earlier release made it.
+
+    >>> generation_of("pbmc.var~4"), generation_of("pbmc.var")
+    ('~4', '')
+    """
+    match = re.search(r"~\d+$", part)
+    return "" if match is None else match.group()
 
 
 def to_json(value: Any, path: str, dropped: list[str]) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from . import _native
+from ._asked import asking
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -24,12 +25,11 @@ def csc_of(
 ) -> sparse.csc_matrix:
     """Selected cells × genes of a matrix, 32-bit floats; `genes` are positions within the matrix's selected genes."""
     wanted = _positions(matrix, genes)
-    taken = _native.module().take(
-        selection.conn._native,
-        matrix.table,
-        selection.cells(matrix, log1p=log1p),
-        None if wanted is None else wanted.tolist(),
-    )
+    cells = selection.cells(matrix, log1p=log1p)
+    with asking(selection):
+        taken = _native.module().take(
+            selection.conn._native, matrix.table, cells, None if wanted is None else wanted.tolist()
+        )
     found = _native.array(taken["genes"], np.int32)
     values = sparse.csc_matrix(
         (

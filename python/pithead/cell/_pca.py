@@ -11,6 +11,7 @@ import numpy as np
 from pithead import UserError
 
 from . import _native
+from ._asked import asking
 from ._dataset import Dataset, Selection
 from ._out import csc_of
 from ._parts import Matrix
@@ -181,10 +182,11 @@ def _eigen(
 def _gram(data: Selection, matrix: Matrix, cells: bytes, columns: int) -> np.ndarray:
     """The Gram matrix over the matrix's genes, or its product with the basis in `cells`; a row for each selected cell."""
     total = np.zeros((data.n_obs, columns))
-    for listed in _native.gene_lists(matrix.genes):
-        found = _native.module().gram(data.conn._native, matrix.table, cells, listed)
-        if found:
-            total += _native.array(found, np.float64, data.n_obs, columns)
+    with asking(data):
+        for listed in _native.gene_lists(matrix.genes):
+            found = _native.module().gram(data.conn._native, matrix.table, cells, listed)
+            if found:
+                total += _native.array(found, np.float64, data.n_obs, columns)
     return total
 
 

@@ -39,14 +39,17 @@ def _chosen(index: Any, n: int, names: Any, what: str, where: str) -> np.ndarray
         if index == slice(None):
             return None
         return np.sort(np.arange(n, dtype=np.int64)[index])
-    if isinstance(index, pd.Series) and index.dtype == bool and not index.index.equals(names()):
+    is_mask = pd.api.types.is_bool_dtype(getattr(index, "dtype", None))
+    if is_mask and np.any(pd.isna(index)):
+        raise UserError(f"the mask of {what}s has missing values", hint="say what they mean: mask.fillna(False)")
+    if isinstance(index, pd.Series) and is_mask and not index.index.equals(names()):
         # A Series that was computed from other rows would select the wrong ones if its ids were not looked at.
         if len(index) != n or set(index.index) != set(names()):
             raise UserError(
                 f"the mask's ids are not the {what}s of {where}", hint="compute the mask from this selection's own table"
             )
         index = index.reindex(names())
-    values = np.asarray(index)
+    values = np.asarray(index, dtype=bool if is_mask else None)
     if values.ndim == 0:
         values = values[None]
     if values.ndim != 1:

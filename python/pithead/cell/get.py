@@ -11,6 +11,7 @@ import pandas as pd
 from pithead import UserError
 
 from . import _native
+from ._asked import asking
 from ._catalog import Domain
 from ._dataset import Selection
 from ._groups import grouping_of
@@ -108,11 +109,7 @@ def aggregate(
     with np.errstate(invalid="ignore", divide="ignore"):
         if "sum" in functions:
             layers["sum"] = mean * n
-            whole = all(
-                m.kind == "counts" and each.transform(m).target_sum is None
-                for each, m in zip(selections, matrices, strict=True)
-            )
-            if whole and not any(each.transform(m).log1p for each, m in zip(selections, matrices, strict=True)):
+            if are_counts(selections, matrices):
                 layers["sum"] = np.rint(layers["sum"])
         if "mean" in functions:
             layers["mean"] = mean
@@ -122,6 +119,13 @@ def aggregate(
             layers["var"] = m2 / (n - dof)
     var = matrices[0].var.reindex(found["ids"])
     return _anndata(layers, grouping.table.iloc[filled], var, selections)
+
+
+def are_counts(selections: Sequence[Selection], matrices: Sequence[Matrix]) -> bool:
+    """Whether values are counts as they are stored. Then their sums are whole, and a mean times n is so but for rounding."""
+    transforms = [each.transform(matrix) for each, matrix in zip(selections, matrices, strict=True)]
+    is_plain = all(each.target_sum is None and not each.log1p for each in transforms)
+    return is_plain and all(matrix.kind == "counts" for matrix in matrices)
 
 
 def moments(
@@ -137,7 +141,8 @@ def moments(
         for each, m, code in zip(selections, matrices, codes, strict=True)
     ]
     only = matrices[0].genes if len(parts) == 1 else None
-    found = _native.module().moments(selections[0].conn._native, parts, genes=None if only is None else only.tolist())
+    with asking(*selections):
+        found = _native.module().moments(selections[0].conn._native, parts, genes=None if only is None else only.tolist())
     ids = ids_of(found, matrices)
     result: dict[str, Any] = {"ids": ids}
     for column in ("mean", "m2", "nonzeros"):

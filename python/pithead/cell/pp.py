@@ -12,12 +12,13 @@ import pandas as pd
 from pithead import UserError
 
 from . import _native
+from ._asked import asking
 from ._dataset import Dataset, Selection, View
 from ._hvg import highly_variable_genes
 from ._parts import Matrix, Transform
 from ._pca import PcaResult, pca
 from ._view import mask_of
-from .get import moments
+from .get import are_counts, moments
 
 __all__ = ["PcaResult", "calculate_qc_metrics", "highly_variable_genes", "log1p", "normalize_total", "pca", "untransform"]
 
@@ -101,11 +102,12 @@ def _sums(data: Selection, matrix: Matrix) -> np.ndarray:
 def _cell_sums(data: Selection, matrix: Matrix, genes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     cells = data.cells(matrix)
     sums, nonzeros = np.zeros(data.n_obs), np.zeros(data.n_obs, dtype=np.int64)
-    for listed in _native.gene_lists(genes):
-        found = _native.module().cell_sums(data.conn._native, matrix.table, cells, listed)
-        if found["sum"]:
-            sums += _native.array(found["sum"], np.float64)
-            nonzeros += _native.array(found["nonzeros"], np.uint32)
+    with asking(data):
+        for listed in _native.gene_lists(genes):
+            found = _native.module().cell_sums(data.conn._native, matrix.table, cells, listed)
+            if found["sum"]:
+                sums += _native.array(found["sum"], np.float64)
+                nonzeros += _native.array(found["nonzeros"], np.uint32)
     return sums, nonzeros
 
 
@@ -132,6 +134,8 @@ def calculate_qc_metrics(
             hint="sc.pp.calculate_qc_metrics(ds.to_anndata()) has it, for what fits memory",
         )
     matrix = data.matrix(layer=layer, use_raw=use_raw)
+    if inplace and (not isinstance(data, Dataset) or matrix.key == "raw"):
+        raise UserError("metrics of genes belong to a whole dataset's X or layers", hint="inplace=False returns both tables")
     totals, nonzeros = _cell_sums(data, matrix, matrix.genes)
     obs = pd.DataFrame(index=data.obs_names)
     _add(obs, f"n_{var_type}_by_{expr_type}", nonzeros, log1p)
@@ -153,12 +157,12 @@ def calculate_qc_metrics(
     _add(var, f"mean_{expr_type}", found["mean"][0], log1p)
     with np.errstate(invalid="ignore", divide="ignore"):
         var[f"pct_dropout_by_{expr_type}"] = (1 - n_cells / data.n_obs) * 100
-    _add(var, f"total_{expr_type}", found["mean"][0] * data.n_obs, log1p)
+    sums = found["mean"][0] * data.n_obs
+    _add(var, f"total_{expr_type}", np.rint(sums) if are_counts([data], [matrix]) else sums, log1p)
     if not inplace:
         return obs, var
+    assert isinstance(data, Dataset)
     data.set_obs(obs)
-    if not isinstance(data, Dataset) or matrix.key == "raw":
-        raise UserError("metrics of genes belong to a whole dataset's X or layers", hint="inplace=False returns both tables")
     data.set_var(var)
     return None
 

@@ -13,6 +13,7 @@ import pandas as pd
 from pithead import UserError
 
 from . import _native
+from ._asked import asking
 from ._catalog import Domain
 from ._dataset import Selection
 from ._groups import Grouping, chosen_groups, grouping_of
@@ -110,7 +111,12 @@ def rank_genes_groups(
     result.dropped = dropped
     by = groupby if isinstance(groupby, str) else list(groupby)
     result.params = dict(
-        groupby=by, reference=reference, method=asked.method, use_raw=use_raw, layer=layer, corr_method=corr_method
+        groupby=by,
+        reference="rest" if baseline is None else grouping.names[baseline],
+        method=asked.method,
+        use_raw=use_raw,
+        layer=layer,
+        corr_method=corr_method,
     )
     if fold_change != "scanpy":
         result.params["fold_change"] = fold_change
@@ -216,25 +222,26 @@ def _ask(
         parts.append(
             (matrix.table, each.cells(matrix, groups=codes, n_groups=len(grouping.names), reference=ranked, expm1=expm1))
         )
-    bases = {(each.uns.get("log1p") or {}).get("base") for each in selections}
+    bases = {_base(each, matrix) for each, matrix in zip(selections, matrices, strict=True)}
     if len(bases) > 1:
         raise UserError(
             f"the datasets' logarithms have different bases: {sorted(map(str, bases))}",
             hint="pp.log1p(ds, base=…) sets one base",
         )
     several = len(parts) > 1
-    found = native.rank_genes(
-        selections[0].conn._native,
-        parts,
-        method=asked.method,
-        groups=tested,
-        reference=baseline,
-        corr_method=asked.corr_method,
-        tie_correct=asked.tie_correct,
-        fold_change=asked.fold_change,
-        base=bases.pop(),
-        genes=None if several or genes is None else np.asarray(genes).tolist(),
-    )
+    with asking(*selections):
+        found = native.rank_genes(
+            selections[0].conn._native,
+            parts,
+            method=asked.method,
+            groups=tested,
+            reference=baseline,
+            corr_method=asked.corr_method,
+            tie_correct=asked.tie_correct,
+            fold_change=asked.fold_change,
+            base=bases.pop(),
+            genes=None if several or genes is None else np.asarray(genes).tolist(),
+        )
     found["_parts"] = parts
     ids = ids_of(found, matrices)
     columns = ("scores", "pvals", "pvals_adj", "logfoldchanges", "pts", "pts_rest", "means", "means_rest")
@@ -255,6 +262,13 @@ def _ask(
         found["pvals_adj"] = np.stack(rows)
     found["ids"] = list(ids)
     return found, dropped
+
+
+def _base(selection: Selection, matrix: Matrix) -> float | None:
+    """The base of a matrix's logarithms: of those taken on the fly, else of those that were stored. None: the natural one."""
+    transform = selection.transform(matrix)
+    stored: dict[str, Any] = selection.uns.get("log1p") or {}
+    return transform.base if transform.log1p else stored.get("base")
 
 
 def _shared(

@@ -85,6 +85,27 @@ def test_conditions_select_cells(conn, counts):
     assert ds[10:20][2:4].obs_names.tolist() == ["cell12", "cell13"]
 
 
+def test_masks_that_may_have_missing_values(conn, counts):
+    """They were taken for ids, or by position whatever their own order was."""
+    ds = cell.load(conn, counts, "lab.pbmc")
+    flag = pd.Series(pd.array([True, False, True] * 20, dtype="boolean"), index=counts.obs_names)
+    expected = counts.obs_names[flag.to_numpy(dtype=bool)].tolist()
+    labels = pd.Series(pd.Categorical(flag), flag.index)
+    for mask in (flag, flag[::-1], flag.array, flag.astype("bool[pyarrow]")[::-1], labels):
+        assert ds[mask].obs_names.tolist() == expected
+    with pytest.raises(pithead.UserError, match="the mask's ids are not the cells"):
+        ds[flag.rename(lambda name: name + "x")]
+    flag.iloc[3] = pd.NA
+    ds.set_obs("flag", flag)
+    for mask in (ds.obs["flag"], flag.array):
+        with pytest.raises(pithead.UserError, match="the mask of cells has missing values") as fault:
+            ds[mask]
+        assert fault.value.hint == "say what they mean: mask.fillna(False)"
+    assert ds[ds.obs["flag"].fillna(False)].n_obs == 39
+    with pytest.raises(pithead.UserError, match="the mask of genes has missing values"):
+        ds[:, pd.array([True, None] + [False] * 23, dtype="boolean")]
+
+
 @pytest.mark.parametrize(
     ("index", "message"),
     [

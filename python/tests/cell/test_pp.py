@@ -105,6 +105,28 @@ def test_metrics_of_quality(both, log1p):
         cell.pp.calculate_qc_metrics(ds, percent_top=[50])
 
 
+def test_sums_of_counts_are_whole(conn):
+    """1 / 49 * 49 is less than 1, so that filters for one count dropped the gene."""
+    from anndata import AnnData
+
+    values = np.zeros((49, 3), dtype=np.float32)
+    values[7, 0], values[3:6, 1] = 1, 5
+    adata = AnnData(values, obs=pd.DataFrame(index=[f"c{place}" for place in range(49)]))
+    ds = cell.load(conn, adata, "lab.few")
+    _, var = cell.pp.calculate_qc_metrics(ds)
+    assert var["total_counts"].tolist() == [1, 15, 0]
+    cell.pp.normalize_total(ds, target_sum=0.5)
+    _, scaled = cell.pp.calculate_qc_metrics(ds)
+    np.testing.assert_allclose(scaled["total_counts"], [0.5, 1.5, 0])
+
+
+def test_metrics_that_cannot_be_kept_leave_nothing(both):
+    _, ds = both
+    with pytest.raises(pithead.UserError, match="belong to a whole dataset"):
+        cell.pp.calculate_qc_metrics(ds[:30], inplace=True)
+    assert "total_counts" not in ds.obs
+
+
 @pytest.fixture
 def larger(conn):
     """200 cells × 300 genes with clusters, as an AnnData and as a dataset of counts."""

@@ -157,6 +157,30 @@ def test_a_base_of_logarithms(conn, counts):
     same_as_scanpy(cell.tl.rank_genes_groups(ds, "kind"), adata)
 
 
+def test_a_base_of_a_layers_logarithms(conn, counts):
+    """The base was looked for where only that of X is kept, so that logarithms to 2 were turned back as natural ones."""
+    counts.raw = None
+    counts.layers = {"counts": counts.X.copy()}
+    ds = cell.load(conn, counts, "lab.pbmc")
+    sc.pp.log1p(counts, base=2, layer="counts")
+    cell.pp.log1p(ds, base=2, layer="counts")
+    sc.tl.rank_genes_groups(counts, "kind", method="t-test", layer="counts", use_raw=False)
+    same_as_scanpy(cell.tl.rank_genes_groups(ds, "kind", layer="counts", use_raw=False), counts)
+    assert "log1p" not in ds.uns
+
+
+def test_a_view_has_the_base_that_its_dataset_got_since(conn, counts):
+    ds = cell.load(conn, counts, "lab.pbmc", raw=False)
+    view = ds[:40]
+    cell.pp.log1p(ds, base=2)
+    late, early = (cell.tl.rank_genes_groups(each, "kind") for each in (ds[:40], view))
+    np.testing.assert_array_equal(early.stats["logfoldchanges"], late.stats["logfoldchanges"])
+    with pytest.raises(pithead.UserError, match="logarithms have different bases"):
+        other = cell.load(conn, counts, "lab.other", raw=False)
+        cell.pp.log1p(other)
+        cell.tl.rank_genes_groups([view, other], "kind")
+
+
 def test_seurats_fold_change(conn, counts):
     ds = cell.load(conn, counts, "lab.pbmc", raw=False)
     cell.pp.normalize_total(ds, target_sum=1e4)
@@ -191,6 +215,18 @@ def test_groups_of_other_types(conn, counts, column):
     ds = cell.load(conn, counts, "lab.pbmc", raw=False)
     result = cell.tl.rank_genes_groups(ds, column, layer="noise")
     assert result.groups == [str(each) for each in sorted(counts.obs[column].unique())]
+
+
+def test_a_reference_that_is_a_number(conn, counts):
+    """The result was made, and could not be read."""
+    counts.obs["leiden"] = np.arange(60) % 3
+    ds = cell.load(conn, counts, "lab.pbmc", raw=False)
+    result = cell.tl.rank_genes_groups(ds, "leiden", reference=0, layer="noise", pts=True)
+    named = cell.tl.rank_genes_groups(ds, "leiden", reference="0", layer="noise", pts=True)
+    assert result["params"]["reference"] == "0" and result["names"].dtype.names == ("1", "2")
+    assert result["pts"].columns.tolist() == ["0", "1", "2"]
+    pd.testing.assert_frame_equal(result["pts"], named["pts"])
+    pd.testing.assert_frame_equal(cell.get.rank_genes_groups_df(ds, "1"), result.df("1"))
 
 
 def test_groups_that_cannot_be_compared(conn, counts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pithead import UserError
+from pithead import ConflictError, Error, UserError
 from pithead._arguments import number
 
 from .. import _frame, _names, _native
@@ -44,7 +45,7 @@ class _Options:
 
 @dataclass
 class _Load:
-    """One load as it goes: the names that it has made so far, and what it has to say."""
+    """One load as it goes: the parts that it has begun so far, the generations that it replaces, and what it has to say."""
 
     conn: Any
     domain: str
@@ -52,10 +53,17 @@ class _Load:
     generation: str
     options: _Options
     made: list[str] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
     report: dict[str, Any] = field(default_factory=dict)
 
     def part(self, what: str) -> str:
         return f"{self.domain}.{self.dataset}.{what}{self.generation}"
+
+    def main_of(self, infos: list[Any]) -> Any | None:
+        """What the catalogue has of X, if X is that of this load."""
+        info = next((info for info in infos if info.name == self.dataset), None)
+        note = None if info is None else _names.note_of(info)
+        return info if note is not None and note.get("generation") == self.generation else None
 
 
 def load(
@@ -121,8 +129,7 @@ def load(
     _one_of("kind", kind, ("auto", "counts", "floats"))
     _one_of("codec", codec, ("auto", "zstd", "none"))
     _one_of("layout", layout, ("sparse", "dense"))
-    infos = list(conn.datasets(domain))
-    before = _before(infos, domain, dataset, mode)
+    _replaced(conn, domain, dataset, mode)
     options = _Options(
         codec_for(conn) if codec == "auto" else codec,
         kind,
@@ -132,20 +139,25 @@ def load(
         spill_dir,
         progress_of(progress),
     )
-    ours = _Load(conn, domain, dataset, _names.generation([info.name for info in infos], dataset), options)
+    ours = _Load(conn, domain, dataset, _names.generation(), options)
     opened = source if isinstance(source, Source) else open_source(source, spill_dir=spill_dir)
     try:
         _load(ours, opened, mode, _wanted(layers, opened), raw, make_unique, dict(metadata or {}))
     except BaseException:
-        for part in reversed(ours.made):
-            conn.drop(part, missing_ok=True)
+        # What goes wrong here must not hide why the load has failed.
+        with contextlib.suppress(Error):
+            _give_up(ours)
         raise
     finally:
         if opened is not source:
             opened.close()
-    for part in before:
-        conn.drop(part, missing_ok=True)
-    info = _names.info_of(conn, f"{domain}.{dataset}")
+    _drop_replaced(ours)
+    info = ours.main_of(conn.datasets(domain))
+    if info is None:
+        raise ConflictError(
+            f"{domain}.{dataset} was loaded, and another client has replaced or dropped it since",
+            hint=f"pithead.cell.open(conn, '{domain}.{dataset}') opens what is there now",
+        )
     result = Dataset(conn, domain, dataset, info)
     result.loaded = {**ours.report, "seconds": time.monotonic() - started, "dropped": list(opened.dropped)}
     return result
@@ -208,11 +220,11 @@ def _wanted(layers: bool | Iterable[str], source: Source) -> list[str]:
     return wanted
 
 
-def _before(infos: list[Any], domain: str, dataset: str, mode: str) -> list[str]:
-    """The parts of the dataset that is to be replaced; raises where one must not be."""
-    info = next((info for info in infos if info.name == dataset), None)
+def _replaced(conn: Any, domain: str, dataset: str, mode: str) -> set[str]:
+    """The generation of the dataset that is to be replaced, if there is one; raises where it must not be."""
+    info = _names.info_of(conn, f"{domain}.{dataset}")
     if info is None:
-        return []
+        return set()
     note = _names.note_of(info)
     if note is None or note.get("part") != "X":
         raise UserError(
@@ -222,8 +234,38 @@ def _before(infos: list[Any], domain: str, dataset: str, mode: str) -> list[str]
         raise UserError(
             f"there is a dataset {domain}.{dataset} already", hint="mode='replace' (--replace) puts the new one in its place"
         )
-    parts = [f"{domain}.{each.name}" for each in infos if (_names.note_of(each) or {}).get("of") == dataset]
-    return [part for part in parts if _names.is_part(part.partition(".")[2], dataset)]
+    return {note["generation"]}
+
+
+def _drop_replaced(ours: _Load) -> None:
+    """Drops the parts of the datasets in whose place this one is. Those of other loads stay: they may be on their way."""
+    for each in list(ours.conn.datasets(ours.domain)) if ours.replaced else []:
+        is_ours = (_names.note_of(each) or {}).get("of") == ours.dataset and _names.is_part(each.name, ours.dataset)
+        if is_ours and _names.generation_of(each.name) in ours.replaced:
+            ours.conn.drop(f"{ours.domain}.{each.name}", missing_ok=True)
+
+
+def _give_up(ours: _Load) -> None:
+    """Drops the parts of a load that did not end well, unless its X is there all the same. Then those that it replaced go.
+
+    X is there where the load was interrupted after its commit, or where the commit's answer was lost.
+    """
+    if not ours.made:
+        return
+    # A commit that is still on its way fails once the domain has changed, so a change of our own comes first. A catalogue
+    # that has this change says whether X was made, too. If none has it, all parts stay.
+    name = f"{ours.domain}.{ours.dataset}.obs{_names.generation()}"
+    note = {_names.KEY: json.dumps({"part": "obs", "of": ours.dataset})}
+    ours.conn.load(name, pa.table({"cell": pa.array([], pa.int32())}), metadata=note, progress=False)
+    infos = list(ours.conn.datasets(ours.domain))
+    ours.conn.drop(name, missing_ok=True)
+    if not any(f"{info.domain}.{info.name}" == name for info in infos):
+        return
+    if ours.main_of(infos) is not None:
+        _drop_replaced(ours)
+        return
+    for part in reversed(ours.made):
+        ours.conn.drop(part, missing_ok=True)
 
 
 def _load(
@@ -272,6 +314,8 @@ def _load(
         "layout": ours.options.layout,
     }
     metadata = {**metadata, _names.KEY: json.dumps(note)}
+    # Another load may have ended since this one began.
+    ours.replaced |= _replaced(ours.conn, ours.domain, ours.dataset, mode)
     stored = _written(ours, writer, f"{ours.domain}.{ours.dataset}", "X", var.index, metadata, mode)
     ours.report |= {
         "n_obs": len(obs),
