@@ -29,7 +29,7 @@ test: setup
 	$(PYTHON) crates/e2e/suites/judge.py check
 	RUST_BACKTRACE=0 cargo test $(WHOLE)
 	cp $(TARGET)/release/lib_pithead.so python/pithead/_pithead.abi3.so
-	PYTHONPATH=python $(PYTHON) -m pytest -q
+	PYTHONPATH=python $(PYTHON) -m pytest -q -n 2 --dist worksteal
 
 bench: setup
 	cargo build $(WHOLE)

