@@ -68,6 +68,27 @@ def test_datasets_are_made_of_files_and_joined_with_them(folder: Path) -> None:
         assert connection.sql("SELECT count(*) FROM 'trips-2.parquet'").fetchall() == [(1,)]
 
 
+def test_what_is_written_comes_back_as_it_was(folder: Path) -> None:
+    with pithead.connect() as connection:
+        connection.sql("""CREATE TABLE texts AS SELECT * FROM (VALUES
+                          (1, ''), (2, NULL), (3, 'x'), (4, 'NULL'), (5, '""'), (NULL, 'a,b')) AS t (k, s)""")
+        rows = connection.sql("SELECT * FROM texts ORDER BY k").fetchall()
+        for options in ["", "(NULL 'NULL')", "(NULL '-', DELIMITER ';')"]:
+            connection.sql(f"COPY texts TO 'texts.csv' {options}")
+            connection.sql("CREATE OR REPLACE TABLE back AS SELECT * FROM texts WHERE false")
+            connection.sql(f"COPY back FROM 'texts.csv' {options}")
+            assert connection.sql("SELECT * FROM back ORDER BY k").fetchall() == rows, options
+        floats = """SELECT 'NaN'::float8 AS x, ['-Infinity'::float8, 1.5::float8] AS l,
+                    named_struct('a', 'Infinity'::float8) AS s"""
+        connection.sql(f"COPY ({floats}) TO 'floats.json'")
+        for read in [connection.sql, duckdb.sql]:
+            ((x, items, struct),) = read("SELECT * FROM 'floats.json'").fetchall()
+            assert (str(x), items, list(struct.values())) == ("nan", [-float("inf"), 1.5], [float("inf")])
+        for name in ["same.parquet", "same.arrow", "same.json", "same.csv"]:
+            connection.sql(f"COPY (SELECT 1 AS k, 2 AS k) TO '{name}'")
+            assert connection.sql(f"SELECT k, k_1 FROM '{name}'").fetchall() == [(1, 2)], name
+
+
 def test_what_cannot_be_read_is_told(folder: Path) -> None:
     Path("no.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pithead.connect() as connection:

@@ -5,7 +5,23 @@ use pithead_host::Session;
 /// Whether a text can be run: nothing, a backslash command, or statements that are complete.
 pub(crate) fn is_complete(text: &str) -> bool {
     let trimmed = text.trim();
-    trimmed.is_empty() || trimmed.starts_with('\\') || is_farewell(trimmed) || is_ended(trimmed)
+    trimmed.is_empty()
+        || trimmed.starts_with('\\')
+        || is_farewell(trimmed)
+        || is_cry_for_help(trimmed)
+        || going(trimmed).is_some()
+        || is_ended(trimmed)
+}
+
+/// A statement that ends in `\g` or `\gx` in place of a `;`, as psql has it, and whether its rows are shown as lines.
+pub(crate) fn going(text: &str) -> Option<(&str, bool)> {
+    let text = text.trim_end();
+    let (statement, expanded) = match text.strip_suffix("\\gx") {
+        Some(statement) => (statement, true),
+        None => (text.strip_suffix("\\g")?, false),
+    };
+    // What is quoted there, or a comment, is none.
+    (!statement.trim().is_empty() && is_ended(&format!("{statement}\n;"))).then_some((statement, expanded))
 }
 
 /// Whether a text has no statement that could go on: none at all, or its last has its `;`. What is quoted or a comment is so by the
@@ -27,8 +43,17 @@ pub(crate) fn may_end(line: &str) -> bool {
 
 /// Whether somebody wants to leave who does not know how: these words begin no statement.
 pub(crate) fn is_farewell(text: &str) -> bool {
+    is_word(text, &["exit", "quit"])
+}
+
+/// Whether somebody asks what can be done. The word begins no statement either.
+pub(crate) fn is_cry_for_help(text: &str) -> bool {
+    is_word(text, &["help"])
+}
+
+fn is_word(text: &str, words: &[&str]) -> bool {
     let word = text.trim_end_matches(';').trim();
-    ["exit", "quit"].iter().any(|known| word.eq_ignore_ascii_case(known))
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]
@@ -39,6 +64,23 @@ mod tests {
     fn who_wants_to_leave_may() {
         assert!(is_farewell("exit") && is_farewell("QUIT ;") && is_complete("quit"));
         assert!(!is_farewell("exit now") && !is_complete("exit now"));
+    }
+
+    #[test]
+    fn who_asks_for_help_is_answered_without_a_semicolon() {
+        assert!(is_cry_for_help("help") && is_cry_for_help("HELP;") && is_complete(" help "));
+        assert!(!is_cry_for_help("help me") && !is_complete("help me"));
+    }
+
+    #[test]
+    fn a_statement_may_go_as_in_psql() {
+        assert_eq!(going("select 1 \\gx "), Some(("select 1 ", true)));
+        assert_eq!(going("select 1;\n\\g"), Some(("select 1;\n", false)));
+        assert!(is_complete("select 1 \\gx"));
+        for open in ["select '\\gx", "select 1 -- \\gx\nfrom t", "select 1 /* \\g", "select 1 \\gxx", "select 1 \\q"] {
+            assert!(going(open).is_none() && !is_complete(open), "{open:?}");
+        }
+        assert_eq!(going("\\gx"), None);
     }
 
     #[test]

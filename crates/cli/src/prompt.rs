@@ -15,7 +15,7 @@ use reedline::{
 };
 
 use self::completing::{Completing, Names};
-use crate::ending::{is_complete, is_farewell};
+use crate::ending::{going, is_complete, is_cry_for_help, is_farewell};
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupts;
 use crate::script::{Next, run_command};
@@ -55,7 +55,15 @@ async fn run_text(runner: &mut Runner, text: &str) -> Result<Next, CliError> {
     match text.strip_prefix('\\') {
         Some(command) => run_command(runner, command, 0).await,
         None if is_farewell(text) => Ok(Next::Leave),
-        None => runner.run_all(text).await.map(|()| Next::Line),
+        None if is_cry_for_help(text) => run_command(runner, "?", 0).await,
+        None => {
+            let (statements, expanded) = going(text).unwrap_or((text, false));
+            let before = runner.showing().expanded;
+            runner.showing().expanded |= expanded;
+            let ran = runner.run_all(statements).await;
+            runner.showing().expanded = before;
+            ran.map(|()| Next::Line)
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("dt", "          list datasets and views"),
     ("dv", "          list views"),
     ("l", "           list domains"),
+    ("g", "           at the prompt: run the statement before it, as in SELECT 1 \\g"),
+    ("gx", "          the same, and show each row as lines of names and values"),
     ("i", "FILE       run the statements of a file"),
     ("o", "[FILE]     write rows to a file from now on, or to the terminal again"),
     ("x", "[on|off]   show each row as lines of names and values, or stop doing so"),
@@ -78,6 +80,9 @@ pub(crate) async fn run_command(runner: &mut Runner, text: &str, depth: usize) -
             let timing = &mut runner.showing().timing;
             *timing = switched(*timing, argument, "timing")?;
             terminal::tell(format_args!("counts and times are {}", if *timing { "on" } else { "off" }));
+        }
+        "g" | "gx" => {
+            return Err(CliError::user(format!("\\{command} ends a statement at the prompt, as in SELECT 1 \\{command}")));
         }
         "rows" => match rest.parse() {
             Ok(0) => runner.showing().rows_max = usize::MAX,

@@ -1,8 +1,8 @@
 //! Files that are written whole or not at all, and that only their owner can read where they are secret.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use crate::error::CliError;
@@ -12,6 +12,8 @@ use crate::error::CliError;
 pub(crate) enum Mode {
     /// Its owner.
     Secret,
+    /// Its owner, and whom the owner lets read it later on.
+    Guarded,
     /// Everybody.
     Public,
 }
@@ -21,12 +23,22 @@ pub(crate) fn write_new(path: &Path, text: &str, mode: Mode) -> Result<(), CliEr
     create(path, mode).and_then(|file| finish(file, text)).map_err(|error| CliError::file(path, error))
 }
 
-/// Writes a file, over one that may be there: whoever reads it meanwhile sees the old one whole, or the new one.
+/// Writes a file, over one that may be there: whoever reads it meanwhile sees the old one whole, or the new one. Where links lead
+/// to a file, it is that one which is replaced. It keeps its permissions, of which a secret one has none for everybody, and its
+/// owner where that can be.
 pub(crate) fn write_over(path: &Path, text: &str, mode: Mode) -> Result<(), CliError> {
+    let there = fs::canonicalize(path);
+    let path = there.as_deref().unwrap_or(path);
+    let before = fs::metadata(path).ok();
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(name);
-    let written = create(&new, mode).and_then(|file| finish(file, text)).and_then(|()| fs::rename(&new, path));
+    let made = match &before {
+        // Nobody else reads it before it is as the old one.
+        Some(before) => create(&new, Mode::Secret).and_then(|file| be_as(&file, before, mode).map(|()| file)),
+        None => create(&new, mode),
+    };
+    let written = made.and_then(|file| finish(file, text)).and_then(|()| fs::rename(&new, path));
     written.map_err(|error| {
         // It may not even have been made.
         let _ = fs::remove_file(&new);
@@ -34,12 +46,60 @@ pub(crate) fn write_over(path: &Path, text: &str, mode: Mode) -> Result<(), CliE
     })
 }
 
+/// Gives a file the owner of another one, where that can be, and its permissions. Those of a group that it cannot have are left
+/// out.
+fn be_as(file: &File, other: &Metadata, mode: Mode) -> std::io::Result<()> {
+    let now = file.metadata()?;
+    let changed = |is, wanted| (is != wanted).then_some(wanted);
+    // Only root may give files away, and a person to none but their own groups.
+    let _ = fchown(file, None, changed(now.gid(), other.gid()));
+    let _ = fchown(file, changed(now.uid(), other.uid()), None);
+    let group = if file.metadata()?.gid() == other.gid() { 0o070 } else { 0 };
+    let all = if mode == Mode::Secret { 0 } else { 0o007 };
+    file.set_permissions(Permissions::from_mode(other.mode() & (0o700 | group | all)))
+}
+
 fn create(path: &Path, mode: Mode) -> std::io::Result<File> {
-    let mode = if mode == Mode::Secret { 0o600 } else { 0o644 };
+    let mode = if mode == Mode::Public { 0o644 } else { 0o600 };
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
 fn finish(mut file: File, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_permissions_and_the_links_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        symlink("real", &link).unwrap();
+        fs::write(&real, "old").unwrap();
+        for (before, given, after) in [
+            (0o600, Mode::Public, 0o600),
+            (0o640, Mode::Public, 0o640),
+            (0o644, Mode::Public, 0o644),
+            (0o644, Mode::Guarded, 0o644),
+            (0o644, Mode::Secret, 0o640),
+        ] {
+            fs::set_permissions(&real, Permissions::from_mode(before)).unwrap();
+            write_over(&link, "new", given).unwrap();
+            assert_eq!(mode(&real), after, "{before:o}");
+            assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+            assert!(link.is_symlink());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        write_over(&folder.path().join("first"), "new", Mode::Guarded).unwrap();
+        assert_eq!(mode(&folder.path().join("first")), 0o600);
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) struct SqlArgs {
     /// How rows are written [default: by the ending of -o, else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Write rows to a file, which appears when it is complete
+    /// Write rows to a file, which appears when it is complete; - is stdout
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A setting of the session, as SET does (repeatable)

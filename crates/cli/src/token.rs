@@ -29,7 +29,8 @@ const FILE_HEAD: &str = "\
 
 /// Make a token for an identity, and add the identity to an access file.
 ///
-/// The token is a secret: who has it is the identity. The access file holds only its hash, and what SCRAM checks it by. An identity
+/// The token is a secret: who has it is the identity. The access file holds only its hash, and what SCRAM checks it by; a new one
+/// can be read by its owner alone, and one that is there keeps its owner, its permissions and the links to it. An identity
 /// that is there already gets one more token, without new rights, so that its hosts can change over from one to the next.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -84,7 +85,8 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         None => PathBuf::from(format!("{}.token", args.name)),
     };
     write_new(&output, &format!("{}\n", token.text()), Mode::Secret)?;
-    write_over(&args.access, &after, Mode::Public)?;
+    // What SCRAM checks tokens by is enough to stand in for a drive.
+    write_over(&args.access, &after, Mode::Guarded)?;
     let (output, access, name) = (output.display(), args.access.display(), &args.name);
     match is_there {
         true => terminal::tell(format_args!(
@@ -126,6 +128,8 @@ fn entry(args: &TokenArgs, token: &Token, known: &Access) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -156,10 +160,19 @@ mod tests {
         run(&TokenArgs { read: vec![], ..args("one", "next") }).unwrap();
         let access = Access::parse(&fs::read_to_string(path("access.toml")).unwrap()).unwrap();
         assert!(access.has_name("one") && path("next").exists());
+        // It has what tokens are checked by, which is for the drives alone; whom its owner lets read it may go on.
+        let mode = || fs::metadata(path("access.toml")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(path("access.toml"), fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("access.toml", path("linked.toml")).unwrap();
+        run(&TokenArgs { access: path("linked.toml"), ..args("linked", "5") }).unwrap();
+        assert!(path("linked.toml").is_symlink() && mode() == 0o640);
+        let access = Access::parse(&fs::read_to_string(path("access.toml")).unwrap()).unwrap();
+        assert!(access.has_name("linked"));
         // Both tokens can be proven, by one salt.
         let after = fs::read_to_string(path("access.toml")).unwrap();
         let lines: Vec<_> = after.lines().filter_map(|line| line.strip_prefix("scram = ")).collect();
         let salts = lines.iter().map(|line| line.split('$').nth(1).unwrap()).collect::<Vec<_>>();
-        assert!(salts.len() == 3 && salts[0] == salts[2] && salts[0] != salts[1], "{after}");
+        assert!(salts.len() == 4 && salts[0] == salts[2] && salts[0] != salts[1], "{after}");
     }
 }

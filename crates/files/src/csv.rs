@@ -16,6 +16,7 @@ use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::input::Input;
 use crate::moments::{Zones, says_zone};
 use crate::options::CsvOptions;
+use crate::quoted_nulls::QuotedNulls;
 use crate::quotes::{Quoted, unclosed};
 use crate::source::damaged;
 use crate::text::{Batches, GuessedText, TextFormat, TextSource, ending, open_text, plain, told};
@@ -31,6 +32,8 @@ const GUESSED_ZONE: &str = "UTC";
 pub(crate) struct Csv {
     format: Format,
     delimiter: u8,
+    /// What stands for NULL.
+    null: String,
     /// Lines before the first row.
     header_lines: u64,
 }
@@ -45,7 +48,8 @@ impl Csv {
         let unclosed = |error: ArrowError| unclosed(input, delimiter).unwrap_or_else(|| told(input.name(), &error));
         let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| unclosed(error));
         let (schema, _) = inferred.map_err(fault)?;
-        let csv = Csv { format, delimiter, header_lines: u64::from(options.header) };
+        let null = options.null.clone().unwrap_or_default();
+        let csv = Csv { format, delimiter, null, header_lines: u64::from(options.header) };
         let schema = csv.with_moments(input, schema, options.schema_rows)?;
         let schema = if options.header { schema } else { called(schema, &options.names) };
         TextSource::new(input, schema, csv)
@@ -156,11 +160,16 @@ impl TextFormat for Csv {
             readings = readings.get(column).copied().into_iter().collect();
         }
         let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
-        let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter);
+        let nulls = QuotedNulls::of(&file.schema, only, &self.null, self.delimiter);
+        let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter).with_nulls(nulls.clone());
         let batches = builder.build_buffered(text).map_err(|error| place.fault(&error))?;
         let mut records = self.header_lines;
         Ok(Box::new(batches.map(move |batch| {
-            let batch = batch.map_err(|error| place.fault(&error))?;
+            let restored = |batch| match &nulls {
+                Some(nulls) => nulls.restored(batch),
+                None => Ok(batch),
+            };
+            let batch = batch.and_then(restored).map_err(|error| place.fault(&error))?;
             let before = records;
             records += batch.num_rows() as u64;
             read_batch(batch, &wanted, &readings).map_err(|unread| place.unread(unread, before))

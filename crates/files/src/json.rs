@@ -13,6 +13,7 @@ use arrow::json::reader::{ValueIter, infer_json_schema_from_iterator};
 use pithead_model::Fault;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use crate::any_floats::{AnyFloats, StandIn};
 use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::guessed_numbers::SeenNumbers;
 use crate::input::Input;
@@ -34,7 +35,7 @@ impl JsonLines {
     pub(crate) fn open(input: &Input, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
         let path = input.name();
         let met: Arc<OnceLock<Fault>> = Arc::default();
-        let text = || GuessedText::open(input, &met);
+        let text = || GuessedText::open(input, &met).map(|text| AnyFloats::new(text, StandIn::Number));
         let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| not_json(path, &error));
         let mut numbers = SeenNumbers::default();
         let values =
@@ -74,7 +75,8 @@ impl TextFormat for JsonLines {
             // A column that was not seen at first must not be lost.
             .with_strict_mode(only.is_none());
         let (path, schema_rows) = (file.input.name().to_owned(), self.schema_rows);
-        let batches = builder.build(open_text(&file.input, read)?).map_err(|error| not_json(&path, &error))?;
+        let text = AnyFloats::new(open_text(&file.input, read)?, StandIn::Text);
+        let batches = builder.build(text).map_err(|error| not_json(&path, &error))?;
         let readings = vec![Reading { zones: Zones::Any, counts: true }; schema.fields().len()];
         let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {
@@ -298,6 +300,24 @@ mod tests {
             let fault = shown(value, &data_type).unwrap_err();
             assert!(fault.message.contains(&format!("row 1: expected {data_type} in column v, got ")), "{}", fault.message);
         }
+    }
+
+    #[test]
+    fn floats_that_json_has_no_numbers_for_are_read_as_they_are_written() {
+        let text = "{\"x\":1,\"l\":[-Infinity,1.5,null],\"s\":{\"t\":\"NaN\",\"f\":[{\"g\":NaN}]},\"n\":1}\n\
+                    {\"x\":NaN,\"l\":[NaN],\"s\":{\"t\":\"a: NaN,\",\"f\":[{\"g\":Infinity}]},\"n\":2}\n";
+        let (_folder, source) = source(text, 100);
+        let source = source.unwrap();
+        let batch = rows(&source, None).unwrap();
+        assert_eq!(batch.column(0).data_type(), &DataType::Float64);
+        let mut written = Vec::new();
+        let options = crate::WriteOptions::new(crate::Format::Json);
+        let mut writer = crate::file_writer(&options, &batch.schema(), &mut written).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), text.replace(":1,\"l", ":1.0,\"l"));
+        let fault = retyped("{\"v\":1}\n{\"v\":NaN}\n", &DataType::Int64).unwrap_err();
+        assert!(fault.message.ends_with("row 2: expected Int64 in column v, got \"NaN\""), "{}", fault.message);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Readers and writers of Parquet, CSV, JSON lines and Arrow IPC files, and readers of such files at servers. Each file that is read is opened far enough to know its
 //! columns, and read in parts that several threads may take; one that is written takes its name when it is whole. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
+mod any_floats;
 mod csv;
 mod exact;
 mod guessed_numbers;
@@ -12,6 +13,7 @@ mod numbers;
 mod open;
 mod options;
 mod parquet;
+mod quoted_nulls;
 mod quotes;
 mod remote;
 mod source;

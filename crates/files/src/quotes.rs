@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, Read};
 
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memrchr2};
 use pithead_model::Fault;
 
 use crate::input::Input;
+use crate::quoted_nulls::{QuotedNulls, Replacing};
 use crate::source::damaged;
 use crate::text::open_text;
 
@@ -17,11 +18,28 @@ pub(crate) struct Quoted<R> {
     text: R,
     input: Input,
     quotes: Quotes,
+    replacing: Option<Replacing>,
 }
 
 impl<R: BufRead> Quoted<R> {
     pub(crate) fn new(text: R, input: &Input, delimiter: u8) -> Self {
-        Self { text, input: input.clone(), quotes: Quotes::new(delimiter) }
+        Self { text, input: input.clone(), quotes: Quotes::new(delimiter), replacing: None }
+    }
+
+    /// The same, in which texts in quotes are told from NULL.
+    pub(crate) fn with_nulls(self, nulls: Option<QuotedNulls>) -> Self {
+        let delimiter = self.quotes.delimiter;
+        let quotes = Quotes { has_columns: nulls.is_some(), ..self.quotes };
+        Self { quotes, replacing: nulls.map(|nulls| Replacing::new(nulls, delimiter)), ..self }
+    }
+
+    /// The text as it comes.
+    fn fill_plain(&mut self) -> io::Result<&[u8]> {
+        let bytes = self.text.fill_buf()?;
+        match self.quotes.open {
+            Some(open) if bytes.is_empty() => Err(io::Error::other(fault(&self.input, open))),
+            _ => Ok(bytes),
+        }
     }
 }
 
@@ -34,14 +52,25 @@ pub(crate) fn unclosed(input: &Input, delimiter: u8) -> Option<Fault> {
 
 impl<R: BufRead> BufRead for Quoted<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let bytes = self.text.fill_buf()?;
-        match self.quotes.open {
-            Some(open) if bytes.is_empty() => Err(io::Error::other(fault(&self.input, open))),
-            _ => Ok(bytes),
+        let Some(replacing) = &mut self.replacing else { return self.fill_plain() };
+        let mut is_end = false;
+        while replacing.is_idle() && !is_end {
+            let bytes = self.text.fill_buf()?;
+            is_end = bytes.is_empty();
+            let taken = replacing.take(bytes, &mut self.quotes);
+            self.text.consume(taken);
+        }
+        match self.replacing.as_ref().map(|replacing| (replacing.is_idle(), replacing.clean())) {
+            Some((false, 0)) => Ok(self.replacing.as_ref().map_or(&[], Replacing::copied)),
+            Some((false, clean)) => self.text.fill_buf().map(|bytes| &bytes[..clean.min(bytes.len())]),
+            _ => self.fill_plain(),
         }
     }
 
     fn consume(&mut self, count: usize) {
+        if self.replacing.as_mut().is_some_and(|replacing| replacing.consume(count)) {
+            return;
+        }
         // What is in the buffer is given again, and nothing is read for it.
         if count > 0
             && let Ok(bytes) = self.text.fill_buf()
@@ -62,8 +91,12 @@ impl<R: BufRead> Read for Quoted<R> {
 
 /// Which quotes open and close fields, as the decoder takes them: one opens a field where it is the first of it; within such a field
 /// two stand for one, and one closes it.
-struct Quotes {
+pub(crate) struct Quotes {
     delimiter: u8,
+    /// Whether fields of a record are counted.
+    has_columns: bool,
+    /// Those of the record before the next byte.
+    column: usize,
     /// Bytes that were passed.
     passed: u64,
     /// The last of them.
@@ -77,17 +110,57 @@ struct Quotes {
 
 impl Quotes {
     fn new(delimiter: u8) -> Self {
-        Self { delimiter, passed: 0, last: None, has_mark: false, open: None, closed: None }
+        Self { delimiter, has_columns: false, column: 0, passed: 0, last: None, has_mark: false, open: None, closed: None }
     }
 
-    fn pass(&mut self, bytes: &[u8]) {
+    pub(crate) fn pass(&mut self, bytes: &[u8]) {
         self.has_mark |= self.passed == 0 && bytes.starts_with(BOM);
+        let mut start = 0;
         for at in memchr_iter(b'"', bytes) {
+            self.count(&bytes[start..at]);
+            start = at + 1;
             let before = at.checked_sub(1).map_or(self.last, |before| Some(bytes[before]));
             self.meet(self.passed + at as u64, before);
         }
+        self.count(&bytes[start..]);
         self.passed += bytes.len() as u64;
         self.last = bytes.last().copied().or(self.last);
+    }
+
+    /// Whether a field begins with the next byte.
+    pub(crate) fn at_field(&self) -> bool {
+        self.open.is_none() && self.is_first(self.passed, self.last)
+    }
+
+    /// The number of the field that the next byte is of, in its record, from 0.
+    pub(crate) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Takes note of the fields that begin between quotes.
+    fn count(&mut self, between: &[u8]) {
+        if !self.has_columns || self.open.is_some() || between.is_empty() {
+            return;
+        }
+        // What is between quotes of one record, mostly.
+        if between == [self.delimiter] {
+            self.column += 1;
+            return;
+        }
+        let (line, before) = match memrchr2(b'\n', b'\r', between) {
+            Some(end) => (&between[end + 1..], 0),
+            None => (between, self.column),
+        };
+        self.column = before + line.iter().filter(|byte| **byte == self.delimiter).count();
+    }
+
+    /// Whether what is at a place, after a byte, is the first of a field.
+    fn is_first(&self, at: u64, before: Option<u8>) -> bool {
+        let is_first = match before {
+            None => true,
+            Some(before) => before == self.delimiter || matches!(before, b'\n' | b'\r'),
+        };
+        is_first || (self.has_mark && at == BOM.len() as u64)
     }
 
     /// A quote at a place, after a byte.
@@ -96,14 +169,10 @@ impl Quotes {
             self.closed = Some((open, at));
             return;
         }
-        let is_first = match before {
-            None => true,
-            Some(before) => before == self.delimiter || matches!(before, b'\n' | b'\r'),
-        };
         self.open = match self.closed {
             // Two for one.
             Some((open, closed)) if closed + 1 == at => Some(open),
-            _ if is_first || (self.has_mark && at == BOM.len() as u64) => Some(at),
+            _ if self.is_first(at, before) => Some(at),
             _ => None,
         };
     }

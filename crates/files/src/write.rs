@@ -1,8 +1,11 @@
 //! Writers of the same formats: batches become a file, which takes its name when it is whole.
 
 mod binary;
+mod csv;
 mod floats;
+mod named;
 mod new_file;
+mod place;
 mod text;
 
 use std::io::{self, Write};
@@ -14,6 +17,7 @@ use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use pithead_model::{Blame, Fault};
 
+use named::{Renamed, told_apart};
 pub use new_file::NewFile;
 
 use crate::Format;
@@ -83,9 +87,6 @@ impl From<ArrowError> for WriteError {
     fn from(error: ArrowError) -> Self {
         match error {
             ArrowError::IoError(_, error) => Self::Io(error),
-            // The writer of CSV wraps what the file said into text.
-            ArrowError::CsvError(text) if text.contains("Broken pipe") => Self::Io(io::ErrorKind::BrokenPipe.into()),
-            ArrowError::CsvError(text) if text.contains("No space left") => Self::Io(io::ErrorKind::StorageFull.into()),
             other => Self::Rows(other.to_string()),
         }
     }
@@ -129,24 +130,39 @@ pub trait RowWriter {
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 
-/// The writer of a file. Compression as a whole is that of the ending, if there is one.
+/// The writer of a file. Compression as a whole is that of the ending, if there is one. Columns of one name get names of their
+/// own.
 pub fn file_writer<'a>(
     options: &WriteOptions,
     schema: &SchemaRef,
     out: impl Write + Send + 'a,
 ) -> Result<Box<dyn RowWriter + Send + 'a>, WriteError> {
-    Ok(match options.format {
-        Format::Csv => Box::new(text::CsvRows::new(options, schema, text::Packed::new(options.compression, out)?)?),
-        Format::Json => Box::new(text::JsonRows::new(text::Packed::new(options.compression, out)?)),
-        Format::ArrowIpc => Box::new(binary::ArrowFileRows::new(schema, out)?),
-        Format::Parquet => Box::new(binary::ParquetRows::new(options.compression, schema, out)?),
+    with_names_apart(schema, |schema| {
+        Ok(match options.format {
+            Format::Csv => Box::new(csv::CsvRows::new(options, schema, text::Packed::new(options.compression, out)?)?),
+            Format::Json => Box::new(text::JsonRows::new(text::Packed::new(options.compression, out)?)),
+            Format::ArrowIpc => Box::new(binary::ArrowFileRows::new(schema, out)?),
+            Format::Parquet => Box::new(binary::ParquetRows::new(options.compression, schema, out)?),
+        })
     })
 }
 
-/// The writer of Arrow's stream format, which whoever reads a pipe takes.
+/// The writer of Arrow's stream format, which whoever reads a pipe takes. Columns of one name get names of their own.
 pub fn stream_writer<'a>(
     schema: &SchemaRef,
     out: impl Write + Send + 'a,
 ) -> Result<Box<dyn RowWriter + Send + 'a>, WriteError> {
-    Ok(Box::new(binary::ArrowStreamRows::new(schema, out)?))
+    with_names_apart(schema, |schema| Ok(Box::new(binary::ArrowStreamRows::new(schema, out)?)))
+}
+
+type Rows<'a> = Box<dyn RowWriter + Send + 'a>;
+
+fn with_names_apart<'a>(
+    schema: &SchemaRef,
+    writer: impl FnOnce(&SchemaRef) -> Result<Rows<'a>, WriteError>,
+) -> Result<Rows<'a>, WriteError> {
+    match told_apart(schema) {
+        Some(schema) => Ok(Box::new(Renamed { rows: writer(&schema)?, schema })),
+        None => writer(schema),
+    }
 }

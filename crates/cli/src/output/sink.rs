@@ -24,8 +24,11 @@ impl Sink {
         Self::Stdout(BufWriter::with_capacity(BUFFER_BYTES, io::stdout()))
     }
 
-    /// To a file. What is there and is no regular file (a device, a pipe) is written as it is.
+    /// To a file; `-` is stdout. What is there and is no regular file (a device, a pipe, an open stream) is written as it is.
     pub(crate) fn file(path: &Path) -> Result<Self, CliError> {
+        if path == Path::new("-") {
+            return Ok(Self::stdout());
+        }
         let file = NewFile::create(path).map_err(|error| CliError::file(path, error))?;
         Ok(Self::File(file, path.to_owned()))
     }
@@ -68,5 +71,20 @@ impl Write for Sink {
             Sink::Stdout(out) => out.flush(),
             Sink::File(file, _) => file.flush(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dash_is_stdout_and_a_path_to_a_dash_is_a_file() {
+        assert!(matches!(Sink::file(Path::new("-")).unwrap(), Sink::Stdout(_)));
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Sink::file(&folder.path().join("-")).unwrap();
+        assert!(sink.is_file());
+        sink.finish().unwrap();
+        assert!(folder.path().join("-").is_file());
     }
 }

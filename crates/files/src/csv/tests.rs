@@ -159,3 +159,44 @@ fn decimals_are_rounded_and_not_cut() {
     assert_eq!(read("12345678901").unwrap_err(), "line 2: expected Decimal128(10, 2) in column p, got \"12345678901\"");
     assert!(read("99999999.995").is_err(), "it has 11 digits once it is rounded");
 }
+
+#[test]
+fn a_text_in_quotes_is_never_null_and_quotes_mean_nothing_elsewhere() {
+    let options = CsvOptions::default();
+    let read = |text: &str, options: &CsvOptions, only: Option<usize>| {
+        let (_folder, source) = source(text, options);
+        let batch = rows(&source.unwrap(), only).unwrap();
+        let column = batch.column(batch.num_columns() - 1);
+        (0..column.len()).map(|row| (!column.is_null(row)).then(|| texts(column)[row].clone())).collect::<Vec<_>>()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let text = "k,s\n1,\"\"\n2,\n3,x\n\"\",\"a\nb\"\n5,\"\"\n";
+    for only in [None, Some(1)] {
+        assert_eq!(read(text, &options, only), [some(""), None, some("x"), some("a\nb"), some("")]);
+    }
+    assert_eq!(read(text, &options, Some(0)), [some("1"), some("2"), some("3"), None, some("5")]);
+    let word = CsvOptions { null: Some("NULL".to_owned()), ..CsvOptions::default() };
+    let text = "k,s\n1,\"NULL\"\n2,NULL\n3,\n\"NULL\",x\n";
+    assert_eq!(read(text, &word, None), [some("NULL"), None, some(""), some("x")]);
+    assert_eq!(read(text, &word, Some(0)), [some("1"), some("2"), some("3"), None]);
+    // Files of one column have no other way to write an empty field.
+    assert_eq!(read("s\nx\n\"\"\n", &options, None), [some("x"), None]);
+}
+
+#[test]
+fn texts_that_look_like_null_come_back_as_they_were_written() {
+    let strings = [Some(""), None, Some("NULL"), Some("\"\""), Some("a,\"b\"\n"), Some("x")];
+    let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![Some(1), None, Some(3), None, Some(5), Some(6)]));
+    let strings: ArrayRef = Arc::new(arrow::array::StringArray::from(strings.to_vec()));
+    let batch = RecordBatch::try_from_iter_with_nullable([("k", numbers, true), ("s", strings, true)]).unwrap();
+    for null in ["", "NULL", "-"] {
+        let mut text = Vec::new();
+        let options = crate::WriteOptions { null: null.to_owned(), ..crate::WriteOptions::new(crate::Format::Csv) };
+        let mut writer = crate::file_writer(&options, &batch.schema(), &mut text).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let options = CsvOptions { null: Some(null.to_owned()), ..CsvOptions::default() };
+        let (_folder, source) = source(std::str::from_utf8(&text).unwrap(), &options);
+        assert_eq!(rows(&source.unwrap(), None).unwrap().columns(), batch.columns(), "{null:?}");
+    }
+}

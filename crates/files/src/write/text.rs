@@ -1,17 +1,14 @@
-//! CSV, and one JSON object a line, plain or compressed.
+//! Text that may be compressed, and one JSON object a line.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::error::ArrowError;
+use arrow::array::RecordBatch;
 use arrow::json::writer::{LineDelimited, Writer as JsonWriter, WriterBuilder as JsonWriterBuilder};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use flate2::write::GzEncoder;
 
 use super::floats::AllFloats;
-use super::{Compression, RowWriter, WriteError, WriteOptions};
+use super::{Compression, RowWriter, WriteError};
 
 /// Text on its way to be compressed.
 pub(super) enum Packed<W: Write> {
@@ -32,7 +29,7 @@ impl<W: Write> Packed<W> {
         }
     }
 
-    fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
         match self {
             Self::Plain(mut out) => out.flush(),
             Self::Gzip(encoder) => encoder.finish()?.flush(),
@@ -57,58 +54,6 @@ impl<W: Write> Write for Packed<W> {
             Self::Zstd(encoder) => encoder.flush(),
         }
     }
-}
-
-/// CSV. Lists and structs are written as text.
-pub(super) struct CsvRows<W: Write> {
-    writer: arrow::csv::Writer<Packed<W>>,
-}
-
-impl<W: Write> CsvRows<W> {
-    /// Writes the header at once, so that an answer without rows has one too.
-    pub(super) fn new(options: &WriteOptions, schema: &SchemaRef, out: Packed<W>) -> Result<Self, WriteError> {
-        let builder = arrow::csv::WriterBuilder::new()
-            .with_header(options.header)
-            .with_delimiter(options.delimiter)
-            .with_null(options.null.clone());
-        let mut rows = Self { writer: builder.build(out) };
-        rows.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
-        Ok(rows)
-    }
-}
-
-impl<W: Write> RowWriter for CsvRows<W> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
-        Ok(self.writer.write(&flat(batch)?)?)
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), WriteError> {
-        Ok(self.writer.into_inner().finish()?)
-    }
-}
-
-/// The same rows with nested columns as text.
-fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    if !batch.columns().iter().any(|column| column.data_type().is_nested()) {
-        return Ok(batch.clone());
-    }
-    let schema = batch.schema();
-    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| match column.data_type().is_nested() {
-        true => Ok((Arc::new(Field::new(field.name(), DataType::Utf8, true)), as_text(column)?)),
-        false => Ok((Arc::clone(field), Arc::clone(column))),
-    });
-    let (fields, columns): (Vec<_>, Vec<_>) = columns.collect::<Result<Vec<_>, ArrowError>>()?.into_iter().unzip();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-}
-
-fn as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    let options = FormatOptions::new().with_null("NULL");
-    let formatter = ArrayFormatter::try_new(column, &options)?;
-    let texts = (0..column.len()).map(|row| match column.is_null(row) {
-        true => Ok(None),
-        false => formatter.value(row).try_to_string().map(Some),
-    });
-    Ok(Arc::new(texts.collect::<Result<StringArray, _>>()?))
 }
 
 /// One JSON object a line, nulls written out.
@@ -138,11 +83,11 @@ impl<W: Write> RowWriter for JsonRows<W> {
 mod tests {
     use std::path::Path;
 
-    use arrow::array::{Array, Float32Array, Float64Array, Int32Array, ListArray};
+    use arrow::array::{Array, Float32Array, Float64Array, Int32Array, ListArray, StringArray};
     use arrow::datatypes::{Float64Type, Int32Type};
 
     use super::*;
-    use crate::{CsvOptions, Format, file_writer, open_all};
+    use crate::{CsvOptions, Format, WriteOptions, file_writer, open_all};
 
     fn written(options: &WriteOptions, batch: &RecordBatch) -> Vec<u8> {
         let mut out = Vec::new();
@@ -173,6 +118,30 @@ mod tests {
         assert_eq!(text(&csv, &batch().slice(0, 0)), "n,name,list\n");
         let other = WriteOptions { delimiter: b';', header: false, null: "-".to_owned(), ..csv };
         assert_eq!(text(&other, &batch()), "-;\"a,\"\"b\"\"\";[1, NULL]\n2;é;-\n");
+    }
+
+    #[test]
+    fn csv_has_quotes_around_texts_that_would_be_null() {
+        let texts = StringArray::from(vec![Some(""), None, Some("NULL"), Some("\"\r")]);
+        let numbers = Int32Array::from(vec![Some(1), None, Some(3), Some(4)]);
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("k", Arc::new(numbers) as Arc<dyn Array>, true),
+            ("s", Arc::new(texts), true),
+        ])
+        .unwrap();
+        let csv = WriteOptions::new(Format::Csv);
+        assert_eq!(text(&csv, &batch), "k,s\n1,\"\"\n,\n3,NULL\n4,\"\"\"\r\"\n");
+        let null = |null: &str| WriteOptions { null: null.to_owned(), header: false, ..csv.clone() };
+        assert_eq!(text(&null("NULL"), &batch), "1,\nNULL,NULL\n3,\"NULL\"\n4,\"\"\"\r\"\n");
+        assert_eq!(text(&null("a,b"), &batch.slice(1, 1)), "\"a,b\",\"a,b\"\n");
+        // A line without anything is no row to many readers.
+        assert_eq!(text(&csv, &batch.project(&[1]).unwrap().slice(0, 3)), "s\n\"\"\n\"\"\nNULL\n");
+        let dictionary: arrow::array::DictionaryArray<Int32Type> = [Some("a"), None].into_iter().collect();
+        let shared = RecordBatch::try_from_iter_with_nullable([
+            ("d", Arc::new(dictionary) as Arc<dyn Array>, true),
+            ("n", Arc::new(arrow::array::NullArray::new(2)), true),
+        ]);
+        assert_eq!(text(&null("-"), &shared.unwrap()), "a,-\n-,-\n");
     }
 
     #[test]
