@@ -61,6 +61,7 @@ PARAMETERS = [
     ("moment < %s", dt.datetime(2024, 3, 1), 3),
     ("zoned = %s", dt.datetime(2024, 2, 29, 2, 2, 3, tzinfo=dt.timezone(dt.timedelta(hours=1))), 3),
     ("big = ANY(%s)", [1, 3], 2),
+    ("name = ANY(%s)", ["text 1", "text 3", "no such"], 2),
     ("name IS NOT DISTINCT FROM %s", None, 0),
 ]
 
@@ -94,8 +95,21 @@ def test_psycopg_prepares_streams_and_copies(server: Server) -> None:
         )  # fmt: skip
         with pytest.raises(psycopg.errors.BadCopyFileFormat), connection.cursor().copy("COPY copied FROM STDIN") as copy:
             copy.write("1\n")
-        with pytest.raises(psycopg.errors.InvalidTextRepresentation), connection.cursor().copy("COPY copied FROM STDIN") as copy:
-            copy.write("1\tx\tno day\n")
+        with (
+            pytest.raises(psycopg.errors.InvalidTextRepresentation, match="COPY, line 2, column day: .*no day"),
+            connection.cursor().copy("COPY copied FROM STDIN") as copy,
+        ):
+            copy.write("1\tx\t2024-01-01\n1\tx\tno day\n")
+        connection.execute("CREATE TABLE times (took interval, seen timestamptz)")
+        connection.execute("SET TIME ZONE 'America/New_York'")
+        with connection.cursor().copy("COPY times FROM STDIN") as copy:
+            copy.write("-1 days +02:03:04\t2020-11-01 01:30:00\n25:00:00\t2020-03-08 02:30:00\n")
+        with connection.cursor().copy("COPY (SELECT * FROM times ORDER BY seen) TO STDOUT") as copy:
+            written = b"".join(copy)
+        assert written == b"25:00:00\t2020-03-08 03:30:00-04\n-1 days +02:03:04\t2020-11-01 01:30:00-05\n"
+        with connection.cursor().copy("COPY times FROM STDIN") as copy:
+            copy.write(written)
+        assert connection.execute("SELECT count(*), count(DISTINCT took) FROM times").fetchone() == (4, 2)
         with pytest.raises(ZeroDivisionError), connection.cursor().copy("COPY copied FROM STDIN") as copy:
             copy.write("1\tx\t2024-01-01\n")
             raise ZeroDivisionError
@@ -193,6 +207,14 @@ async def _asyncpg(server: Server) -> None:
     await connection.execute("CREATE TABLE many (id bigint, name text)")
     await connection.execute("INSERT INTO many VALUES ($1, $2)", 1, "x")
     assert await connection.fetchval("SELECT name FROM many") == "x"
+    condition = "name = ANY($1) AND ($2::text IS NULL OR id = $3 OR $3 IS NULL)"
+    found = await connection.fetch(f"SELECT name FROM many WHERE {condition}", ["x"], None, 1)
+    assert [row["name"] for row in found] == ["x"]
+    await connection.execute("CREATE VIEW wide AS SELECT id, 16777217::float AS f FROM many")
+    assert await connection.fetchval("SELECT f FROM wide") == 16777217.0
+    await connection.execute("DROP VIEW wide")
+    await connection.execute("ALTER TABLE many ADD COLUMN f FLOAT DEFAULT 16777217")
+    assert await connection.fetchval("SELECT f FROM many") == 16777217.0
     await connection.execute("DROP TABLE many")
     with pytest.raises(asyncpg.UndefinedTableError):
         await connection.fetch("SELECT * FROM absent")

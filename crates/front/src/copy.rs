@@ -161,8 +161,15 @@ impl CopyOptions {
             }
         }
         let is_csv = format == CopyFormat::Csv;
+        let given = [("QUOTE", quote.is_some()), ("ESCAPE", escape.is_some())];
+        if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given && !is_csv) {
+            return Err(Complaint::error(NOT_SUPPORTED, format!("COPY {name} is for the format csv only")));
+        }
+        if header && format == CopyFormat::Binary {
+            return Err(Complaint::error(NOT_SUPPORTED, "COPY HEADER is for the formats text and csv only"));
+        }
         let quote = quote.unwrap_or(b'"');
-        Ok(CopyOptions {
+        let options = CopyOptions {
             format,
             header,
             header_match,
@@ -170,7 +177,26 @@ impl CopyOptions {
             null: null.unwrap_or_else(|| if is_csv { String::new() } else { "\\N".to_owned() }),
             quote,
             escape: escape.unwrap_or(quote),
-        })
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Whether what is written by these options can be read by them.
+    fn check(&self) -> Result<(), Complaint> {
+        let refuse = |what: &str| Err(Complaint::error(WRONG_SETTING, what));
+        let is_csv = self.format == CopyFormat::Csv;
+        // What a backslash makes something else of, and what numbers are made of.
+        if !is_csv && (self.delimiter.is_ascii_alphanumeric() || self.delimiter == b'.') {
+            return refuse("COPY DELIMITER of the format text cannot be a letter, a digit or a point");
+        }
+        if is_csv && self.delimiter == self.quote {
+            return refuse("COPY DELIMITER and QUOTE must be different");
+        }
+        if self.null.bytes().any(|byte| byte == self.delimiter || b"\r\n".contains(&byte) || is_csv && byte == self.quote) {
+            return refuse("COPY NULL cannot contain the delimiter, the quote or the end of a line");
+        }
+        Ok(())
     }
 }
 
@@ -228,6 +254,11 @@ mod tests {
             "COPY t TO STDOUT (FORMAT xml)",
             "COPY (SELECT 1) FROM STDIN",
             "COPY t FROM STDIN DELIMITER 'ab'",
+            "COPY t TO STDOUT (DELIMITER 'n')",
+            "COPY t TO STDOUT (FORMAT csv, DELIMITER '\"')",
+            "COPY t TO STDOUT (FORMAT csv, NULL 'a,b')",
+            "COPY t TO STDOUT (QUOTE '!')",
+            "COPY t TO STDOUT (FORMAT binary, HEADER)",
         ] {
             assert!(Copy::read(wrong).is_err(), "{wrong}");
         }

@@ -3,7 +3,7 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 
-use crate::copy_rows::{ROW_BYTES_MAX, ReadRows, Row, Value};
+use crate::copy_rows::{Place, ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode_columns::column;
 use crate::error::{Complaint, WRONG_COPY};
 
@@ -44,7 +44,7 @@ impl BinaryReader {
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> Complaint {
-        Complaint::error(WRONG_COPY, format!("COPY in binary, row {}: {what}", self.row))
+        Complaint::error(WRONG_COPY, format!("{}: {what}", Place::Row(self.row)))
     }
 
     /// The header: a signature, flags and an extension that may be skipped.
@@ -143,6 +143,10 @@ impl ReadRows for BinaryReader {
             true => Err(self.wrong("there are bytes after its end")),
             false => Ok(None),
         }
+    }
+
+    fn place(&self) -> Place {
+        Place::Row(self.row)
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use futures::StreamExt;
 use pithead_door::Batches;
 use pithead_host::{Commitment, Host, LoadMode, LoadReport, LoadSpec};
 use pithead_model::{DatasetName, Fault, PAGE_ROWS};
 use tokio::sync::mpsc;
 
-use crate::copy_rows::{ReadRows, Row, Value};
+use crate::copy_rows::{Place, ReadRows, Row, Value};
 use crate::error::Complaint;
 use crate::link::Room;
 
@@ -56,7 +56,8 @@ impl CopyLoad {
         .boxed();
         let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(name, vec![]) };
         let mut loading = std::pin::pin!(host.load_batches_until(&commitment, spec, Arc::clone(&schema), rows));
-        let mut builder = Builder { schema, places, zone, rows: Vec::new(), bytes: 0 };
+        let (rows, whereabouts) = (Vec::new(), Vec::new());
+        let mut builder = Builder { schema, places, zone, rows, whereabouts, bytes: 0 };
         let reading = async {
             let read = builder.read_all(&mut reader, &mut parts, &sender).await;
             drop(sender);
@@ -81,6 +82,8 @@ struct Builder<V> {
     places: Vec<usize>,
     zone: String,
     rows: Vec<Row<V>>,
+    /// Where each of the rows is.
+    whereabouts: Vec<Place>,
     bytes: usize,
 }
 
@@ -102,7 +105,7 @@ impl<V: Value> Builder<V> {
                 None => return Err(Complaint::error("57014", "COPY was given up")),
             };
             while let Some(row) = reader.next(is_last)? {
-                self.add(row);
+                self.add(row, reader.place());
                 if self.is_full() {
                     self.send(sender).await?;
                 }
@@ -113,7 +116,8 @@ impl<V: Value> Builder<V> {
         }
     }
 
-    fn add(&mut self, row: Row<V>) {
+    fn add(&mut self, row: Row<V>, place: Place) {
+        self.whereabouts.push(place);
         self.bytes += row.iter().flatten().map(Value::length).sum::<usize>();
         self.rows.push(row);
     }
@@ -128,6 +132,7 @@ impl<V: Value> Builder<V> {
         }
         let batch = self.batch()?;
         (self.rows, self.bytes) = (Vec::new(), 0);
+        self.whereabouts.clear();
         // Where nobody takes it, the load has failed and says why.
         if sender.send(Ok(batch)).await.is_err() {
             std::future::pending::<()>().await;
@@ -149,20 +154,25 @@ impl<V: Value> Builder<V> {
                 continue;
             };
             let values: Vec<Option<&V>> = self.rows.iter().map(|row| row[of_row].as_ref()).collect();
-            if !field.is_nullable() && values.iter().any(Option::is_none) {
-                return Err(Complaint::error(
-                    "23502",
-                    format!("column {:?} is NOT NULL, and a row has NULL there", field.name()),
-                ));
+            let null = values.iter().position(Option::is_none).filter(|_| !field.is_nullable());
+            if let Some(place) = null.and_then(|row| self.whereabouts.get(row)) {
+                let what = format!("{place}: column {:?} is NOT NULL, and NULL is given", field.name());
+                return Err(Complaint::error("23502", what));
             }
-            let array = V::column(field, &values, &self.zone);
-            let named = |complaint: Complaint| Complaint {
-                message: format!("column {}: {}", field.name(), complaint.message),
-                ..complaint
-            };
-            columns.push(array.map_err(named)?);
+            columns.push(V::column(field, &values, &self.zone).map_err(|complaint| self.located(field, &values, complaint))?);
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| Complaint::error("XX000", error.to_string()))
+    }
+
+    /// What is wrong with the first value of a column that is wrong by itself, and where it is.
+    fn located(&self, field: &Field, values: &[Option<&V>], of_all: Complaint) -> Complaint {
+        let alone = |value: &Option<&V>| V::column(field, std::slice::from_ref(value), &self.zone).err();
+        let mut wrong = values.iter().zip(&self.whereabouts).filter_map(|(value, place)| Some((alone(value)?, place)));
+        let (complaint, place) = match wrong.next() {
+            Some((complaint, place)) => (complaint, place.to_string()),
+            None => (of_all, "COPY".to_owned()),
+        };
+        Complaint { message: format!("{place}, column {}: {}", field.name(), complaint.message), ..complaint }
     }
 }
 
@@ -181,7 +191,7 @@ mod tests {
 
     fn builder<V>() -> Builder<V> {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
-        Builder { schema, places: vec![0], zone: "UTC".to_owned(), rows: Vec::new(), bytes: 0 }
+        Builder { schema, places: vec![0], zone: "UTC".to_owned(), rows: Vec::new(), whereabouts: Vec::new(), bytes: 0 }
     }
 
     fn reader() -> RowReader {
@@ -199,6 +209,23 @@ mod tests {
         builder().read_all(&mut reader(), &mut parts, &sender).await.unwrap();
         let batch = batches.recv().await.unwrap().unwrap();
         assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[1, 23, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_wrong_value_is_told_with_its_line() {
+        let options = || Copy::read("COPY t FROM STDIN CSV").unwrap().options;
+        let read = async |text: &str| {
+            let (given, mut parts) = mpsc::channel(8);
+            let (sender, _batches) = mpsc::channel(8);
+            given.send(Part::Bytes(text.as_bytes().to_vec(), None)).await.unwrap();
+            given.send(Part::End).await.unwrap();
+            let mut reader = RowReader::new(options(), &["a".to_owned()]);
+            builder().read_all(&mut reader, &mut parts, &sender).await.unwrap_err().message
+        };
+        let message = read("1\n\"2\n\"\nbad\n4\nworse\n").await;
+        assert!(message.starts_with("COPY, line 4, column a: ") && message.contains("bad"), "{message}");
+        let message = read("1\n\"2\n\"\n1,2\n").await;
+        assert!(message.starts_with("COPY, line 4: "), "{message}");
     }
 
     #[tokio::test]

@@ -29,4 +29,25 @@ pub(crate) trait ReadRows: Send {
 
     /// The next row; none: more bytes are needed, or with `last`, there are no more.
     fn next(&mut self, last: bool) -> Result<Option<Row<Self::Field>>, Complaint>;
+
+    /// Where the last row is, for people.
+    fn place(&self) -> Place;
+}
+
+/// Where a row is in what is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The line that it begins in, from 1.
+    Line(u64),
+    /// Its number, from 1.
+    Row(u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Line(number) => write!(f, "COPY, line {number}"),
+            Place::Row(number) => write!(f, "COPY in binary, row {number}"),
+        }
+    }
 }

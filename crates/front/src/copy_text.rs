@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 
 use crate::copy::{CopyFormat, CopyOptions};
-use crate::copy_rows::{ROW_BYTES_MAX, ReadRows, Row, Value};
+use crate::copy_rows::{Place, ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode::from_text;
 use crate::error::{Complaint, WRONG_COPY};
 
@@ -31,7 +31,9 @@ pub(crate) struct RowReader {
     skip_header: bool,
     /// The names that the header has to have; none: any.
     names: Option<Vec<String>>,
+    /// Where the last row begins, and how many lines it has.
     line: u64,
+    lines: u64,
     ended: bool,
 }
 
@@ -50,6 +52,7 @@ impl RowReader {
             skip_header,
             names,
             line: 0,
+            lines: 1,
             ended: false,
         }
     }
@@ -77,8 +80,10 @@ impl ReadRows for RowReader {
                 return Ok(None);
             }
             let Some((from, to)) = self.line(last)? else { return Ok(None) };
-            self.line += 1;
+            // A row that began before may have had several lines.
+            self.line += std::mem::replace(&mut self.lines, 1);
             let line = &self.buffer[from..to];
+            self.lines += line.iter().filter(|byte| **byte == b'\n').count() as u64;
             if std::mem::take(&mut self.skip_header) {
                 self.check_header(line)?;
                 continue;
@@ -97,6 +102,10 @@ impl ReadRows for RowReader {
                 false => Err(self.wrong(format!("a row has {} fields; expected {}", fields.len(), self.fields))),
             };
         }
+    }
+
+    fn place(&self) -> Place {
+        Place::Line(self.line)
     }
 }
 
@@ -165,12 +174,15 @@ impl RowReader {
     }
 
     fn wrong(&self, what: String) -> Complaint {
-        Complaint::error(WRONG_COPY, format!("COPY, line {}: {what}", self.line))
+        Complaint::error(WRONG_COPY, format!("{}: {what}", self.place()))
     }
 }
 
 fn field(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|error| format!("not UTF-8: {}", error.utf8_error()))
+    match bytes.contains(&0) {
+        true => Err("a text with a zero byte".to_owned()),
+        false => String::from_utf8(bytes).map_err(|error| format!("not UTF-8: {}", error.utf8_error())),
+    }
 }
 
 fn text_fields(line: &[u8], options: &CopyOptions) -> Result<Row<String>, String> {
@@ -303,6 +315,7 @@ mod tests {
             ("COPY t FROM STDIN", "1\t2\t3\n"),
             ("COPY t FROM STDIN", "\\xff\t\\xfe\n"),
             ("COPY t FROM STDIN CSV", "1,\"open"),
+            ("COPY t FROM STDIN", "1\t\0\n"),
             ("COPY t FROM STDIN CSV", "1,2,3"),
         ] {
             assert!(rows(sql, &[text], 2).is_err(), "{text}");

@@ -9,8 +9,10 @@ use arrow::array::{
     new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{CastOptions, cast_with_options, concat};
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{CastOptions, cast_with_options, concat, is_not_null};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use pithead_functions::{interval_with_units, moments_at};
 use pithead_pg_catalog::{TYPES, pg_type};
 
 use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_ENCODING, WRONG_TEXT};
@@ -125,7 +127,8 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
         }
         DataType::Timestamp(unit, Some(_)) => {
             // What names no zone is in the session's.
-            let local = converted(texts, &DataType::Timestamp(*unit, Some(zone.into())), data_type)?;
+            let local = converted(texts, &DataType::Timestamp(*unit, Some(zone.into())), data_type);
+            let local = local.or_else(|complaint| by_clocks(texts, *unit, zone).ok_or(complaint))?;
             casted(&local, data_type)
         }
         DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) => {
@@ -139,8 +142,30 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
             let plain: Vec<Option<Cow<'_, str>>> = texts.iter().map(|text| text.map(plain_decimal)).collect();
             converted(&plain.iter().map(Option::as_deref).collect::<Vec<_>>(), data_type, data_type)
         }
+        DataType::Interval(_) => {
+            let plain: Vec<Option<Cow<'_, str>>> = texts.iter().map(|text| text.map(plain_interval)).collect();
+            converted(&plain.iter().map(Option::as_deref).collect::<Vec<_>>(), data_type, data_type)
+        }
         other => converted(texts, other, other),
     }
+}
+
+/// As it is written with units for all of its parts.
+fn plain_interval(text: &str) -> Cow<'_, str> {
+    interval_with_units(text).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Moments of which some are wall times that the zone's clocks skip or show twice. None: one of them is no moment.
+fn by_clocks(texts: &[Option<&str>], unit: TimeUnit, zone: &str) -> Option<ArrayRef> {
+    let is_wall_time = |text: &str| {
+        text.trim().bytes().all(|byte| byte.is_ascii_digit() || b"-:. T".contains(&byte)) && dates::without_zone(text) == text
+    };
+    let of = |wanted: bool| texts.iter().map(|text| text.filter(|text| is_wall_time(text) == wanted)).collect::<Vec<_>>();
+    let zoned = DataType::Timestamp(unit, Some(zone.into()));
+    let named = converted(&of(false), &zoned, &zoned).ok()?;
+    let wall_times = DataType::Timestamp(unit, None);
+    let shown = moments_at(&converted(&of(true), &wall_times, &wall_times).ok()?, zone).ok()?;
+    zip(&is_not_null(&shown).ok()?, &shown, &named).ok()
 }
 
 /// `1.5e3` as `1500`; what is written otherwise stays.
@@ -356,6 +381,15 @@ mod tests {
             (25, " a", " a Utf8"),
             (1114, "2024-02-29 01:02:03.5", "2024-02-29T01:02:03.500 Timestamp(µs)"),
             (1184, "2024-02-29 01:02:03", "2024-02-29T00:02:03Z Timestamp(µs, \"UTC\")"),
+            (1184, "2024-03-31 02:30:00", "2024-03-31T01:30:00Z Timestamp(µs, \"UTC\")"),
+            (1184, "2024-10-27 02:30:00.5", "2024-10-27T01:30:00.500Z Timestamp(µs, \"UTC\")"),
+            (1186, "-1 days +02:03:04", "-1 days 2 hours 3 mins 4.000000000 secs Interval(MonthDayNano)"),
+            (
+                1186,
+                "1 year 2 mons 3 days 04:05:06.000001",
+                "14 mons 3 days 4 hours 5 mins 6.000001000 secs Interval(MonthDayNano)",
+            ),
+            (1186, "25:00:00", "25 hours Interval(MonthDayNano)"),
             (1007, "{1,NULL}", "[1, ] List(Int32)"),
         ] {
             let value = parameter(oid, None, false, Some(text.as_bytes()), "Europe/Berlin").unwrap();

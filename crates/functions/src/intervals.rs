@@ -22,6 +22,30 @@ const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
 /// Days of a month that is part of one.
 const MONTH_DAYS: f64 = 30.0;
 
+/// An interval with units for its clock time, and without signs that say nothing: `1 day 2 hours 3 minutes 4.5 seconds` for
+/// `+1 day 02:03:04.5`. None: it is written so.
+pub fn interval_with_units(text: &str) -> Option<String> {
+    let mut found = false;
+    let part = |part: &str| {
+        let (sign, plain) = match part.strip_prefix('-') {
+            Some(plain) => ("-", plain),
+            None => ("", part.strip_prefix('+').unwrap_or(part)),
+        };
+        let fields: Vec<&str> = plain.split(':').collect();
+        let is_number = |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let units = ["hours", "minutes", "seconds"];
+        if !(2..=3).contains(&fields.len()) || !fields.iter().all(is_number) {
+            found |= part.starts_with('+');
+            return format!("{sign}{plain}");
+        }
+        found = true;
+        let fields = fields.iter().zip(units).map(|(field, unit)| format!("{sign}{field} {unit}"));
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    let text = text.split_whitespace().map(part).collect::<Vec<_>>().join(" ");
+    found.then_some(text)
+}
+
 pub(crate) fn age_udf() -> ScalarUDF {
     let moment = DataType::Timestamp(TimeUnit::Microsecond, None);
     ScalarUDF::new_from_impl(Age { signature: Signature::exact(vec![moment.clone(), moment], Volatility::Immutable) })

@@ -47,6 +47,26 @@ pub(crate) fn moment_of(wall_time: NaiveDateTime, zone: &Tz) -> Option<NaiveDate
     wall_time.checked_sub_offset(offset.fix())
 }
 
+macro_rules! each_of_unit {
+    ($unit:expr, $moments:expr, $zone:expr, $change:expr) => {
+        match $unit {
+            TimeUnit::Second => each::<TimestampSecondType>($moments, $zone, $change),
+            TimeUnit::Millisecond => each::<TimestampMillisecondType>($moments, $zone, $change),
+            TimeUnit::Microsecond => each::<TimestampMicrosecondType>($moments, $zone, $change),
+            TimeUnit::Nanosecond => each::<TimestampNanosecondType>($moments, $zone, $change),
+        }
+    };
+}
+
+/// The moments at which clocks of a zone show wall times.
+pub fn moments_at(wall_times: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+    let DataType::Timestamp(unit, None) = wall_times.data_type() else {
+        return internal_err!("expected wall times, and {} were given", wall_times.data_type());
+    };
+    let tz = zone_of(zone)?;
+    each_of_unit!(unit, wall_times, Some(zone.into()), |_, wall_time| moment_of(wall_time, &tz))
+}
+
 /// A moment so many months, days and nanoseconds later, by the clocks of a zone.
 pub(crate) fn later(moment: NaiveDateTime, months: i32, days: i32, nanoseconds: i64, zone: &Tz) -> Option<NaiveDateTime> {
     let moment = match (months, days) {
@@ -114,17 +134,6 @@ pub(crate) fn each<T: Unit>(
     Ok(Arc::new(array.with_timezone_opt(zone)))
 }
 
-macro_rules! each_of_unit {
-    ($unit:expr, $moments:expr, $zone:expr, $change:expr) => {
-        match $unit {
-            TimeUnit::Second => each::<TimestampSecondType>($moments, $zone, $change),
-            TimeUnit::Millisecond => each::<TimestampMillisecondType>($moments, $zone, $change),
-            TimeUnit::Microsecond => each::<TimestampMicrosecondType>($moments, $zone, $change),
-            TimeUnit::Nanosecond => each::<TimestampNanosecondType>($moments, $zone, $change),
-        }
-    };
-}
-
 /// The zone of a name.
 pub(crate) fn zone_of(name: &str) -> Result<Tz> {
     name.parse().map_err(|_| DataFusionError::Plan(format!("there is no time zone {name}")))
@@ -158,14 +167,11 @@ impl ScalarUDFImpl for MomentAt {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let DataType::Timestamp(unit, Some(zone)) = args.return_field.data_type() else {
+        let DataType::Timestamp(_, Some(zone)) = args.return_field.data_type() else {
             return internal_err!("expected a zone");
         };
-        let tz = zone_of(zone)?;
         let is_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
-        let wall_times = args.args[0].to_array(args.number_rows)?;
-        let moments = each_of_unit!(unit, &wall_times, Some(Arc::clone(zone)), |_, wall_time| moment_of(wall_time, &tz))?;
-        as_given(moments, is_scalar)
+        as_given(moments_at(&args.args[0].to_array(args.number_rows)?, zone)?, is_scalar)
     }
 }
 

@@ -9,7 +9,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
@@ -188,8 +189,13 @@ impl Session {
         match &mut parsed {
             Parsed::Drop { names, .. } => names.iter_mut().for_each(|name| self.along_its_path(name)),
             Parsed::DropView(dropped) => self.along_its_path(&mut dropped.name),
-            Parsed::Alter(altering) => self.along_its_path(&mut altering.name),
-            Parsed::CreateView(view) => self.name_columns(view)?,
+            Parsed::Alter(altering) => {
+                self.along_its_path(&mut altering.name);
+                if self.client.lock().is_some() {
+                    altering.change_types(pithead_pg_catalog::floats);
+                }
+            }
+            Parsed::CreateView(view) => self.view_in_its_words(view)?,
             _ => {}
         }
         Ok(parsed)
@@ -213,14 +219,18 @@ impl Session {
         }
     }
 
-    /// Names the columns of a view as PostgreSQL does, where the client's results are named so.
-    fn name_columns(&self, view: &mut ViewDefinition) -> Result<(), Fault> {
-        let names = self.client.lock().as_ref().is_some_and(|client| client.shown.names_results());
-        if names
-            && view.columns.is_empty()
-            && let Parsed::Query(query) = statement::parse(&view.sql, &Parameters::default())?
-        {
+    /// The query of a view as the client means it, which whoever reads the view need not. Names its columns as PostgreSQL does, where the
+    /// client's results are named so.
+    fn view_in_its_words(&self, view: &mut ViewDefinition) -> Result<(), Fault> {
+        let Some(client) = self.client.lock().clone() else { return Ok(()) };
+        let Parsed::Query(query) = statement::parse(&view.sql, &Parameters::default())? else { return Ok(()) };
+        if client.shown.names_results() && view.columns.is_empty() {
             view.columns = view_names(&query).unwrap_or_default();
+        }
+        let mut meant = query.clone();
+        pithead_pg_catalog::rewrite(&mut meant, client.shown.as_ref());
+        if meant != query {
+            view.sql = meant.to_string();
         }
         Ok(())
     }
@@ -300,38 +310,60 @@ fn elsewhere(snapshot: &Snapshot, domains: &[String]) -> BTreeMap<String, String
     places.into_iter().filter(|(_, place)| *place > 0).map(|(name, place)| (name, domains[place].clone())).collect()
 }
 
+/// Takes the types of placeholders from a plan. The first use of one that has a type tells it.
 fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
-    let slot = |name: &str| name.get(1..)?.parse::<usize>().ok()?.checked_sub(1);
-    for (name, field) in plan.get_parameter_fields().unwrap_or_default() {
-        if let Some(slot) = slot(&name).and_then(|place| types.get_mut(place)) {
-            *slot = field.filter(|field| !field.data_type().is_null());
-        }
-    }
-    // A placeholder that is cast has the type that it is cast to, and one of LIMIT and OFFSET is a whole number.
     let mut tell = |placeholder: &Expr, field: &FieldRef| {
+        let slot = |name: &str| name.get(1..)?.parse::<usize>().ok()?.checked_sub(1);
         if let Expr::Placeholder(Placeholder { id, .. }) = placeholder
             && let Some(unknown @ None) = slot(id).and_then(|place| types.get_mut(place))
+            && !field.data_type().is_null()
         {
             *unknown = Some(Arc::clone(field));
         }
     };
-    let whole: FieldRef = Arc::new(Field::new("rows", DataType::Int64, true));
     let _ = plan.apply_with_subqueries(|node| {
-        let is_limit = matches!(node, LogicalPlan::Limit(_));
-        node.apply_expressions(|expr| {
-            if is_limit {
-                tell(expr, &whole);
+        each_part(node, |part| {
+            if let Expr::Placeholder(Placeholder { field: Some(field), .. }) = part {
+                tell(part, field);
             }
-            expr.apply(|part| {
-                match part {
-                    Expr::Cast(cast) => tell(&cast.expr, &cast.field),
-                    Expr::TryCast(cast) => tell(&cast.expr, &cast.field),
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
         })
     });
+    // A placeholder that is cast has the type that it is cast to, one that a value is looked for in is a list of such values, and one of
+    // LIMIT and OFFSET is a whole number.
+    let whole: FieldRef = Arc::new(Field::new("rows", DataType::Int64, true));
+    let _ = plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        if let LogicalPlan::Limit(limit) = node {
+            [&limit.skip, &limit.fetch].into_iter().flatten().for_each(|rows| tell(rows, &whole));
+        }
+        each_part(node, |part| match part {
+            Expr::Cast(cast) => tell(&cast.expr, &cast.field),
+            Expr::TryCast(cast) => tell(&cast.expr, &cast.field),
+            Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
+                if let [list, item] = function.args.as_slice() {
+                    if let Ok(of) = item.get_type(&schema) {
+                        tell(list, &Arc::new(Field::new("list", DataType::new_list(of, true), true)));
+                    }
+                    if let Ok(DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _)) =
+                        list.get_type(&schema)
+                    {
+                        tell(item, &of);
+                    }
+                }
+            }
+            _ => {}
+        })
+    });
+}
+
+/// Looks at each part of a node's expressions.
+fn each_part(node: &LogicalPlan, mut look: impl FnMut(&Expr)) -> datafusion::common::Result<TreeNodeRecursion> {
+    node.apply_expressions(|expr| {
+        expr.apply(|part| {
+            look(part);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
 }
 
 /// How many placeholders there are, by the highest number.
@@ -353,4 +385,53 @@ fn count(sql: &str) -> Result<usize, Fault> {
         }
     }
     Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+    use futures::{StreamExt, stream};
+    use pithead_door::Door;
+    use pithead_fakes::FakeDoor;
+
+    use super::*;
+    use crate::{HostOptions, LoadSpec};
+
+    fn said(data_type: &DataType) -> String {
+        match data_type {
+            text if text.is_string() => "text".to_owned(),
+            DataType::List(item) => format!("list of {}", said(item.data_type())),
+            other => other.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_use_of_a_parameter_that_has_a_type_tells_it() {
+        let options = HostOptions { threads: 2, ..HostOptions::default() };
+        let host = Host::connect(vec![FakeDoor::new(1) as Arc<dyn Door>], options).await.unwrap();
+        let columns: [(&str, ArrayRef); 3] = [
+            ("k", Arc::new(Int64Array::from(vec![1]))),
+            ("city", Arc::new(StringArray::from(vec!["Oslo"]))),
+            ("fare", Arc::new(Float64Array::from(vec![1.5]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let spec = LoadSpec::new("t".parse().unwrap(), vec![]);
+        host.load_batches(spec, batch.schema(), stream::iter([Ok(batch)]).boxed()).await.unwrap();
+        let session = host.session();
+        for (condition, expected) in [
+            ("k = $1 OR $1 IS NULL", &["Int64"][..]),
+            ("$1 IS NULL OR k = $1", &["Int64"]),
+            ("fare = $2 AND (k = $1 OR city = $1)", &["Int64", "Float64"]),
+            ("city = ANY($1)", &["list of text"]),
+            ("k = ANY($1) AND fare > $2", &["list of Int64", "Float64"]),
+            ("NOT (k = ANY($1))", &["list of Int64"]),
+            ("k = $1::int", &["Int32"]),
+        ] {
+            let types = session.placeholders(&format!("SELECT k FROM t WHERE {condition}")).await.unwrap();
+            let types: Vec<String> = types.iter().flatten().map(said).collect();
+            assert_eq!(types, expected, "{condition}");
+        }
+        let types = session.placeholders("SELECT k FROM t LIMIT $1").await.unwrap();
+        assert_eq!(types, [Some(DataType::Int64)]);
+    }
 }

@@ -430,7 +430,7 @@ async fn a_full_drive_is_passed_over_and_keeps_no_copy_from_being_made() {
         place.host.fleet().add_drive(newcomer, quiet()).await.unwrap();
     }
     let full = |id: u64, is_full: bool| place.door(id).is_full.store(is_full, Ordering::Relaxed);
-    [5, 6].map(|id| full(id, true));
+    [5, 6].into_iter().for_each(|id| full(id, true));
     let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
     assert!(!report.failed.is_empty() && report.failed.iter().all(|failed| failed.contains("no space left")), "{report:?}");
     let made = report.copies_made;

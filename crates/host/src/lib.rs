@@ -51,6 +51,7 @@ mod history;
 mod host;
 mod lateral_aliases;
 mod metrics;
+mod operators;
 mod order_columns;
 mod parameters;
 mod planner;

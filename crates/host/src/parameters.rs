@@ -7,7 +7,8 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::expr::{Cast, Placeholder};
+use datafusion::logical_expr::{Expr, LogicalPlan, Values as PlanValues};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use pithead_functions::fault_from_datafusion;
@@ -134,7 +135,56 @@ impl Parameters {
                 ParamValues::Map(values.iter().cloned().collect())
             }
         };
-        plan.with_param_values(values).and_then(plain_filters).map_err(fault_from_datafusion)
+        let plan = with_marks_of_nulls(plan, &values).and_then(|plan| plan.with_param_values(values));
+        plan.and_then(plain_filters).map_err(fault_from_datafusion)
+    }
+}
+
+/// The plan with each NULL in a column of VALUES said to be what another row's value there is, as an identifier: the planner
+/// takes no rows of which some say it and others do not.
+fn with_marks_of_nulls(plan: LogicalPlan, given: &ParamValues) -> Result<LogicalPlan, DataFusionError> {
+    let has_marks = match given {
+        ParamValues::List(values) => values.iter().any(|value| value.metadata.is_some()),
+        ParamValues::Map(values) => values.values().any(|value| value.metadata.is_some()),
+    };
+    if !has_marks {
+        return Ok(plan);
+    }
+    let told = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Values(PlanValues { schema, mut values }) if values.len() > 1 => {
+            let mut is_changed = false;
+            for column in 0..schema.fields().len() {
+                is_changed |= mark_nulls(&mut values, column, given);
+            }
+            Ok(Transformed::new_transformed(LogicalPlan::Values(PlanValues { schema, values }), is_changed))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(told.data)
+}
+
+/// Whether there were any.
+fn mark_nulls(rows: &mut [Vec<Expr>], column: usize, given: &ParamValues) -> bool {
+    let said: Vec<Option<ScalarAndMetadata>> =
+        rows.iter().map(|row| row.get(column).and_then(|value| said(value, given))).collect();
+    let Some(marks) = said.iter().flatten().find_map(|value| value.metadata.clone()) else { return false };
+    let mut is_changed = false;
+    for (row, said) in rows.iter_mut().zip(said) {
+        if said.is_some_and(|said| said.value.is_null() && said.metadata.is_none()) {
+            row[column] = Expr::Literal(ScalarValue::Null, Some(marks.clone()));
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+/// The value of a literal or a placeholder, which may be cast.
+fn said(expr: &Expr, given: &ParamValues) -> Option<ScalarAndMetadata> {
+    match expr {
+        Expr::Literal(value, metadata) => Some(ScalarAndMetadata::new(value.clone(), metadata.clone())),
+        Expr::Placeholder(Placeholder { id, .. }) => given.get_placeholders_with_values(id).ok(),
+        Expr::Cast(Cast { expr, .. }) => said(expr, given),
+        _ => None,
     }
 }
 
@@ -223,6 +273,10 @@ fn listed(names: &BTreeSet<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use datafusion::logical_expr::{LogicalPlanBuilder, lit, placeholder};
+
     use super::*;
     use crate::tokens::{tokens, written};
 
@@ -263,6 +317,26 @@ mod tests {
         let by_name = Parameters { values: Values::ByName(vec![("v".to_owned(), interval)]), frames: Frames::default() };
         assert_eq!(told(&by_name, "SELECT a +\n$v"), plain("SELECT a + arrow_cast($v, 'Interval(MonthDayNano)')"));
         assert_eq!(told(&by_name, "SELECT a + $w"), plain("SELECT a + $w"));
+    }
+
+    /// A regression: rows with an identifier and rows with NULL were "inconsistent metadata".
+    #[test]
+    fn nulls_stand_beside_identifiers() {
+        let marks = FieldMetadata::from(&HashMap::from([("kind".to_owned(), "identifier".to_owned())]));
+        let identifier = ScalarAndMetadata::new(ScalarValue::FixedSizeBinary(2, Some(vec![1, 2])), Some(marks.clone()));
+        let (null, number) = (ScalarAndMetadata::from(ScalarValue::Null), ScalarAndMetadata::from(ScalarValue::from(1_i64)));
+        let parameters = Parameters { values: Values::ByPlace(vec![number, identifier, null]), frames: Frames::default() };
+        let rows = vec![
+            vec![placeholder("$1"), placeholder("$2")],
+            vec![lit(2_i64), placeholder("$3")],
+            vec![lit(ScalarValue::Int64(None)), lit(ScalarValue::Null)],
+        ];
+        let plan = LogicalPlanBuilder::values(rows).and_then(LogicalPlanBuilder::build).unwrap();
+        let put = parameters.put_into(plan).unwrap();
+        let [number, identifier] = [0, 1].map(|column| put.schema().field(column).clone());
+        assert_eq!((number.data_type(), number.metadata().len()), (&DataType::Int64, 0));
+        assert_eq!(identifier.data_type(), &DataType::FixedSizeBinary(2));
+        assert_eq!(identifier.metadata(), &HashMap::from([("kind".to_owned(), "identifier".to_owned())]));
     }
 
     #[test]

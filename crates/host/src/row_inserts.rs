@@ -1,8 +1,9 @@
 //! An INSERT of a row of placeholders, as one of many rows at a time.
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use pithead_model::Fault;
 
+use crate::statement::quoted;
 use crate::tokens::{is_gap, is_word, tokens};
 use crate::{Session, parameters};
 
@@ -26,7 +27,7 @@ fn rewritten(tokens: &[TokenWithSpan], table: &str, columns: &[String]) -> Optio
     if words.iter().filter(|place| **place > close).any(|place| is_end(&place)) {
         return None;
     }
-    let mut text: String = tokens[..words[values]].iter().map(|token| token.token.to_string()).collect();
+    let mut text: String = tokens[..words[values]].iter().map(|token| spelled(&token.token)).collect();
     text.push_str("SELECT ");
     for token in &tokens[open + 1..close] {
         match &token.token {
@@ -36,7 +37,7 @@ fn rewritten(tokens: &[TokenWithSpan], table: &str, columns: &[String]) -> Optio
             }
             // What a subquery's names mean would change, and a column's default stands in VALUES alone.
             Token::Word(_) if is_word(token, "SELECT") || is_word(token, "DEFAULT") => return None,
-            other => text.push_str(&other.to_string()),
+            other => text.push_str(&spelled(other)),
         }
     }
     let before_values = tokens[..words[values]].iter().any(|token| matches!(token.token, Token::Placeholder(_)));
@@ -60,8 +61,15 @@ fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     None
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+/// A token as text that is read as the same token again. Texts and names in quotes do not have their escapes any more.
+fn spelled(token: &Token) -> String {
+    let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match token {
+        Token::SingleQuotedString(said) | Token::EscapedStringLiteral(said) | Token::UnicodeStringLiteral(said) => text(said),
+        Token::NationalStringLiteral(said) => format!("N{}", text(said)),
+        Token::Word(Word { value, quote_style: Some(_), .. }) => quoted(value),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +84,19 @@ mod tests {
             insert("INSERT INTO t (a, b) VALUES (?, upper(?) || 'x');").as_deref(),
             Some("INSERT INTO t (a, b) SELECT \"1\", upper(\"2\") || 'x' FROM \"rows\"")
         );
+        for (said, expected) in [
+            ("'it''s'", "'it''s'"),
+            ("'a'' || ''b'", "'a'' || ''b'"),
+            ("E'C:\\\\temp\\n''\\''", "'C:\\temp\n'''''"),
+            ("U&'d\\0061t''a'", "'dat''a'"),
+            ("N'it''s'", "N'it''s'"),
+            ("X'1F' || $$it's$$", "X'1F' || $$it's$$"),
+            ("r'a\\b'", "R'a\\b'"),
+        ] {
+            let rewritten = insert(&format!("INSERT INTO \"odd\"\"name\" VALUES (?, {said})"));
+            let expected = format!("INSERT INTO \"odd\"\"name\" SELECT \"1\", {expected} FROM \"rows\"");
+            assert_eq!(rewritten, Some(expected), "{said}");
+        }
         assert_eq!(insert("insert into t values ($2,$1)").as_deref(), Some("insert into t SELECT \"2\",\"1\" FROM \"rows\""));
         for other in [
             "INSERT INTO t VALUES (?, ?), (1, 2)",

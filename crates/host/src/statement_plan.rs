@@ -7,16 +7,16 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, Value,
-    Visitor, VisitorMut,
+    AssignmentTarget, CastKind, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr,
+    Statement as Sql, TableFactor, Value, Visitor, VisitorMut,
 };
 use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
 use pithead_syntax::{any_expression, expressions, expressions_mut, walk, walk_mut};
 
 use crate::ambiguous;
-use crate::dialect::{call, in_the_engines_words, null};
+use crate::dialect::{call, in_the_engines_words, normal, null};
 use crate::lateral_aliases::{missing, plan_with_names};
 use crate::order_columns;
 
@@ -234,7 +234,7 @@ fn refuse_null_treatment(state: &SessionState, statement: &Statement) -> Result<
 fn refuse_dropped(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
     let Statement::Statement(sql) = statement else { return Ok(()) };
     if let Sql::Update(update) = sql.as_ref() {
-        let targets: Vec<String> = update.assignments.iter().map(|one| one.target.to_string()).collect();
+        let targets: Vec<String> = update.assignments.iter().filter_map(|one| column_set(&one.target)).collect();
         if let Some(twice) = targets.iter().enumerate().find(|(index, target)| targets[..*index].contains(target)) {
             return plan_err!("UPDATE sets column {} twice", twice.1);
         }
@@ -242,6 +242,15 @@ fn refuse_dropped(state: &SessionState, statement: &Statement) -> Result<(), Dat
     match walk(sql, &mut Dropped { state }) {
         ControlFlow::Break(what) => not_impl_err!("{what} is not supported"),
         ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// The column that UPDATE sets, whether or not the table is named before it; none: several at once, which the planner
+/// refuses.
+fn column_set(target: &AssignmentTarget) -> Option<String> {
+    match target {
+        AssignmentTarget::ColumnName(name) => name.0.last()?.as_ident().map(normal),
+        AssignmentTarget::Tuple(_) => None,
     }
 }
 

@@ -14,11 +14,14 @@ mod merging;
 mod planning;
 mod returning;
 
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, SchemaRef};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::source_as_provider;
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::dml::InsertOp;
@@ -26,7 +29,7 @@ use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{
     DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, WriteOp,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use pithead_door::Batches;
 use pithead_fleet::{VersionedDataset, is_view};
 use pithead_functions::{count_repeats, fault_from_datafusion};
@@ -47,6 +50,9 @@ pub(crate) use returning::{Returned, check_returning, take_returning};
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;
+/// How the rows that a statement is about are chosen once.
+const KEYS_FIRST: &str =
+    "write the keys of its rows into a table first: CREATE TABLE … AS SELECT …, then WHERE key IN (SELECT …)";
 
 /// A statement that writes, planned.
 pub(crate) struct Writing<'a> {
@@ -87,7 +93,7 @@ impl Writing<'_> {
     pub(crate) async fn run(self) -> Result<u64, Fault> {
         let Self { query, plan, layout, matches_often, parameters, returned, commitment } = self;
         // All at once: the parts that follow need not have all placeholders.
-        let plan = parameters.put_into(plan)?;
+        let plan = parameters.put_into(planning::with_casts_of_moments(plan)?)?;
         let writer = Writer { query, returned, commitment };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
@@ -134,9 +140,9 @@ impl Writer<'_> {
             self.keep_going(&changed, scan).await?;
             return self.truncate(changed).await;
         };
-        let wanted = self.wanted(predicate, scan.schema()).await?;
+        let mut wanted = self.wanted(predicate, scan.schema()).await?;
         if self.returned.is_some() {
-            wanted.check_settled()?;
+            wanted = self.chosen_once(&scan, wanted).await?;
             self.keep_going(&changed, only(scan.clone(), &wanted)?).await?;
         }
         if let Some(deleted) = self.mark(&changed, &scan, &wanted).await? {
@@ -160,7 +166,7 @@ impl Writer<'_> {
         };
         let wanted = self.wanted(predicate, scan.schema()).await?;
         // Rows that go, those that stay and those that come are asked for one after the other.
-        wanted.check_settled()?;
+        let wanted = self.chosen_once(&scan, wanted).await?;
         let going = only(scan.clone(), &wanted)?;
         let new = Projection::try_new(projection.expr.clone(), Arc::new(going.clone())).map_err(fault_from_datafusion)?;
         let new = LogicalPlan::Projection(new);
@@ -171,7 +177,8 @@ impl Writer<'_> {
         if updated > 0 {
             let kept = self.kept(scan, wanted.predicate, &changed).await?;
             let new = self.returning(self.rows(new, &changed.dataset.schema).await?);
-            self.rewrite(changed, kept.chain(new).boxed()).await?;
+            let rows = whole(kept.chain(new).boxed(), changed.dataset.rows());
+            self.rewrite(changed, rows).await?;
         }
         Ok(updated)
     }
@@ -210,9 +217,11 @@ impl Writer<'_> {
         let staying = self.rows(merge.staying()?, &schema).await?;
         let added = match inserts {
             true => self.rows(merge.added()?, &schema).await?,
-            false => futures::stream::empty().boxed(),
+            false => stream::empty().boxed(),
         };
         let rows = changed.dataset.rows();
+        // Pairs of rows are told from rows only where each row is in one of them.
+        let staying = if matches_often { staying } else { whole(staying, rows.saturating_sub(tally.deleted)) };
         // Rows that are only added take the place of all, too: another host may have added one of them meanwhile.
         let written = self.rewrite(changed, staying.chain(added).boxed()).await?;
         match matches_often {
@@ -233,7 +242,7 @@ impl Writer<'_> {
 
     async fn truncate(&self, changed: Changed) -> Result<u64, Fault> {
         let deleted = changed.dataset.rows();
-        self.rewrite(changed, futures::stream::empty().boxed()).await?;
+        self.rewrite(changed, stream::empty().boxed()).await?;
         Ok(deleted)
     }
 
@@ -297,6 +306,26 @@ impl Changed {
     }
 }
 
+/// The rows, and an error at their end unless they are as many as they have to be. Queries that a statement asks one after
+/// the other may disagree about a row, whose sum of floats came out otherwise, and then nothing is written.
+fn whole(rows: Batches, expected: u64) -> Batches {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let rows = rows.inspect_ok(move |batch| {
+        counted.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+    });
+    let end = stream::once(async move { count.load(Ordering::Relaxed) });
+    let disagreed = end.filter_map(move |count| {
+        let fault = || {
+            let message =
+                format!("the statement would leave {count} rows, and not {expected}: it chose others when it asked again");
+            Fault::new(Blame::Conflict, message).hint(KEYS_FIRST)
+        };
+        ready((count != expected).then(|| Err(fault())))
+    });
+    rows.chain(disagreed).boxed()
+}
+
 /// The rows of a scan that are wanted.
 fn only(scan: LogicalPlan, wanted: &Wanted) -> Result<LogicalPlan, Fault> {
     let filter = Filter::try_new(wanted.predicate.clone(), Arc::new(scan)).map_err(fault_from_datafusion)?;
@@ -315,9 +344,16 @@ fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
         LogicalPlan::Filter(filter) if is_table(&filter.input) => {
             Ok((LogicalPlan::clone(&filter.input), Some(filter.predicate.clone())))
         }
+        _ if joins(input) => Err(unsupported("an UPDATE or DELETE of tables that are joined")
+            .hint("UPDATE t SET … FROM other WHERE …, DELETE FROM t USING other WHERE …, or MERGE INTO t USING other ON …")),
         _ => Err(unsupported("a DELETE or UPDATE with LIMIT or ORDER BY")
             .hint("name the rows by a condition, WHERE id IN (SELECT …), or take values from other rows by MERGE INTO")),
     }
+}
+
+/// Whether the rows of a plan are those of several tables, beside those of subqueries.
+fn joins(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Join(_)))).unwrap_or(true)
 }
 
 /// A batch under other names, of the same types.
@@ -351,4 +387,25 @@ fn strictly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, Fault> {
 
 fn unsupported(what: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{what} is not a statement that this release runs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_that_are_more_or_fewer_than_they_have_to_be_are_not_written() {
+        let batch = |rows: usize| {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), vec![], &options).unwrap()
+        };
+        for (expected, is_whole) in [(5, true), (4, false), (6, false)] {
+            let rows = whole(stream::iter([Ok(batch(2)), Ok(batch(3))]).boxed(), expected);
+            let outcome: Result<Vec<RecordBatch>, Fault> = rows.try_collect().await;
+            assert_eq!(outcome.is_ok(), is_whole, "{expected}");
+            assert!(outcome.err().is_none_or(|fault| begins_again(&fault, 1) && fault.hint.is_some()));
+        }
+        let none: Vec<RecordBatch> = whole(stream::empty().boxed(), 0).try_collect().await.unwrap();
+        assert!(none.is_empty());
+    }
 }

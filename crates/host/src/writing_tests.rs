@@ -1,15 +1,17 @@
 //! Statements that write over drives that take their time: when they can be cancelled, and when others come first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::Int64Type;
+use arrow::util::pretty::pretty_format_batches;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, LoadRequest, ManifestReceipt, MergeRuns, OpenRequest,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, LoadRequest, ManifestReceipt, MergeRuns, OpenRequest,
     OpenSession, Opened, Pieces, Welcome,
 };
 use pithead_entry::Identity;
@@ -26,13 +28,30 @@ struct SlowDoor {
     commit_ms: AtomicU64,
     discard_ms: AtomicU64,
     merge_ms: AtomicU64,
+    /// Whether the rows of every second session come in the other order.
+    turns: AtomicBool,
+    sessions: AtomicU64,
 }
 
 impl SlowDoor {
     fn new(own: &Arc<FakeDoor>) -> Arc<SlowDoor> {
         let none = AtomicU64::default;
-        Arc::new(SlowDoor { own: Arc::clone(own), load_ms: none(), commit_ms: none(), discard_ms: none(), merge_ms: none() })
+        Arc::new(SlowDoor {
+            own: Arc::clone(own),
+            load_ms: none(),
+            commit_ms: none(),
+            discard_ms: none(),
+            merge_ms: none(),
+            turns: AtomicBool::new(false),
+            sessions: none(),
+        })
     }
+}
+
+fn turned(event: Event) -> Event {
+    let Event::Rows { round, batch, link_bytes } = event else { return event };
+    let backwards: UInt64Array = (0..batch.num_rows() as u64).rev().collect();
+    Event::Rows { round, batch: take_record_batch(&batch, &backwards).unwrap(), link_bytes }
 }
 
 async fn wait(takes: &AtomicU64) {
@@ -54,7 +73,12 @@ impl Door for SlowDoor {
     }
 
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
-        self.own.get(session).await
+        let events = self.own.get(session).await?;
+        let is_second = self.sessions.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        match self.turns.load(Ordering::Relaxed) && is_second {
+            true => Ok(events.map_ok(turned).boxed()),
+            false => Ok(events),
+        }
     }
 
     async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
@@ -318,4 +342,145 @@ async fn functions_of_the_catalogue_tell_of_what_is_there_now() {
     assert!(is_there().await);
     run(&place.other.session(), "DROP TABLE t").await.unwrap();
     assert!(!is_there().await);
+}
+
+/// What a query gives, a line for each row and `|` between its columns.
+async fn lines(session: &Session, sql: &str) -> Vec<String> {
+    let batches = run(session, sql).await.unwrap();
+    let shown = pretty_format_batches(&batches).unwrap().to_string();
+    let rows = shown.lines().skip(3).filter(|line| !line.starts_with('+'));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join("|")).collect()
+}
+
+fn by_place(values: Vec<ArrayRef>) -> Parameters {
+    let columns = values.into_iter().enumerate().map(|(place, value)| ((place + 1).to_string(), value));
+    Parameters::by_place(&RecordBatch::try_from_iter_with_nullable(columns.map(|(name, value)| (name, value, true))).unwrap())
+        .unwrap()
+}
+
+/// A regression: rows that are equal to a window were numbered anew by each query of a statement. Which of them were first
+/// hung on the order in which they came, and rows were lost, doubled, or inserted again.
+#[tokio::test]
+async fn rows_that_are_first_are_chosen_once() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    let make =
+        "CREATE OR REPLACE TABLE t AS SELECT v::DOUBLE AS k, v % 3 AS g, 0::BIGINT AS is_first FROM range(0, 30) AS r(v)";
+    let first = "SELECT k FROM (SELECT k, row_number() OVER (PARTITION BY g ORDER BY g) AS n FROM t) WHERE n = 1";
+    let of_pairs = "SELECT k, g FROM (SELECT k, g, row_number() OVER (PARTITION BY g ORDER BY g) AS n FROM t) WHERE n = 1";
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    place.slow.turns.store(true, Ordering::Relaxed);
+    for changes in [
+        format!("UPDATE t SET is_first = 1 WHERE k IN ({first})"),
+        format!("UPDATE t SET is_first = 1 WHERE (k, g) IN ({of_pairs})"),
+        "UPDATE t SET is_first = 1 WHERE k IN (SELECT DISTINCT ON (g) k FROM t)".to_owned(),
+        "UPDATE t SET is_first = 1 WHERE k IN (SELECT first_value(k) FROM t GROUP BY g)".to_owned(),
+        format!(
+            "MERGE INTO t USING ({first}) AS s ON t.k = s.k WHEN MATCHED THEN UPDATE SET is_first = 1 \
+             WHEN NOT MATCHED THEN INSERT (k, g) VALUES (s.k, 9)"
+        ),
+    ] {
+        run(&session, make).await.unwrap();
+        assert_eq!(session.run(&changes).await.unwrap().changed, Some(3), "{changes}");
+        let found = lines(&session, "SELECT g, count(*), count(DISTINCT k), sum(is_first) FROM t GROUP BY g ORDER BY g").await;
+        assert_eq!(found, ["0|10|10|1", "1|10|10|1", "2|10|10|1"], "{changes}");
+        let deleted = format!("DELETE FROM t WHERE k IN ({first}) RETURNING k");
+        assert_eq!(lines(&session, &deleted).await.len(), 3);
+        assert_eq!(lines(&session, "SELECT count(*), count(DISTINCT k) FROM t").await, ["27|27"]);
+    }
+    // One that hangs on the row is chosen for each row anew.
+    let hanging = "UPDATE t SET is_first = 2 WHERE k = (SELECT s.k FROM t AS s WHERE s.g = t.g ORDER BY s.g LIMIT 1)";
+    let fault = run(&session, hanging).await.unwrap_err();
+    assert!(fault.blame == Blame::Unsupported && fault.hint.is_some(), "{fault}");
+}
+
+/// A regression: a value without a zone was read in the column's zone where it was a parameter, and in the session's where
+/// it was not.
+#[tokio::test]
+async fn moments_of_parameters_are_read_in_the_sessions_zone() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE u (k BIGINT, z TIMESTAMPTZ)").await.unwrap();
+    run(&session, "SET TIME ZONE 'Europe/Berlin'").await.unwrap();
+    let noon: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_719_835_200_000_000]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["2024-07-01 12:00:00"]));
+    let there: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_719_828_000_000_000]).with_timezone("UTC"));
+    run(&session, "INSERT INTO u VALUES (0, TIMESTAMP '2024-07-01 12:00:00')").await.unwrap();
+    for (key, value) in [(1, &noon), (2, &text), (3, &there)] {
+        let parameters = by_place(vec![Arc::clone(value)]);
+        session.run_with(&format!("INSERT INTO u VALUES ({key}, ?), ({key}, NULL)"), &parameters).await.unwrap();
+    }
+    let by_name = RecordBatch::try_from_iter([("z", Arc::clone(&noon))]).unwrap();
+    session.run_with("INSERT INTO u VALUES (4, $z)", &Parameters::by_name(&by_name).unwrap()).await.unwrap();
+    let counted = "SELECT k, count(*) FROM u WHERE z = TIMESTAMPTZ '2024-07-01 10:00:00+00' GROUP BY k ORDER BY k";
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    assert_eq!(lines(&session, counted).await, ["0|1", "1|1", "2|1", "3|1", "4|1"]);
+    session.run_with("UPDATE u SET z = ?, k = 5", &by_place(vec![text])).await.unwrap();
+    assert_eq!(lines(&session, counted).await, ["5|8"]);
+}
+
+/// A regression: the planner took names of parameters for their places, but not in queries.
+#[tokio::test]
+async fn values_by_name_are_inserted() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE t (k BIGINT, s VARCHAR)").await.unwrap();
+    let (key, text): (ArrayRef, ArrayRef) = (Arc::new(UInt64Array::from(vec![7])), Arc::new(StringArray::from(vec!["x"])));
+    let row = RecordBatch::try_from_iter([("k", key), ("s", text)]).unwrap();
+    let inserted = session.run_with("INSERT INTO t VALUES ($k, $s), ($k + 1, $s)", &Parameters::by_name(&row).unwrap()).await;
+    assert_eq!(inserted.unwrap().changed, Some(2));
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    assert_eq!(lines(&session, "SELECT * FROM t ORDER BY k").await, ["7|x", "8|x"]);
+}
+
+/// A regression: SET looked for a column as it was written, and everything else in small letters.
+#[tokio::test]
+async fn update_sets_the_column_that_the_name_means() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE t AS SELECT 1 AS price, 2 AS \"Price\"").await.unwrap();
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    run(&session, "UPDATE t SET PRICE = 5").await.unwrap();
+    assert_eq!(lines(&session, "SELECT * FROM t").await, ["5|2"]);
+    run(&session, "UPDATE t SET \"Price\" = 6, Price = DEFAULT").await.unwrap();
+    assert_eq!(lines(&session, "SELECT * FROM t").await, ["|6"]);
+    for twice in ["UPDATE t SET price = 1, PRICE = 2", "UPDATE t SET price = 1, t.price = 2"] {
+        let fault = run(&session, twice).await.unwrap_err();
+        assert!(fault.message.contains("twice"), "{twice}: {fault}");
+    }
+    run(&session, "UPDATE t SET \"PRICE\" = 1").await.unwrap_err();
+}
+
+/// A regression: a column of nothing but NULL could never hold a value.
+#[tokio::test]
+async fn a_column_that_is_made_of_null_takes_values() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE t AS SELECT 1 AS k, NULL AS n, [] AS l, [NULL] AS m, {'a': NULL} AS s").await.unwrap();
+    run(&session, "INSERT INTO t VALUES (2, 'x', ['y'], ['z'], {'a': 'w'}), (3, 7, NULL, NULL, NULL)").await.unwrap();
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    let found = lines(&session, "SELECT k, n, l, m, s.a FROM t ORDER BY k").await;
+    assert_eq!(found, ["1||[]|[]|", "2|x|[y]|[z]|w", "3|7|||"]);
+    run(&session, "UPDATE t SET n = k").await.unwrap();
+    assert_eq!(lines(&session, "SELECT n FROM t ORDER BY k").await, ["1", "2", "3"]);
+}
+
+/// A regression: they were told of LIMIT and ORDER BY, or of a MERGE.
+#[tokio::test]
+async fn changes_by_other_tables_are_refused_for_what_they_are() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    for table in ["t", "s"] {
+        run(&session, &format!("CREATE TABLE {table} (k BIGINT, v BIGINT)")).await.unwrap();
+    }
+    for (sql, said, hint) in [
+        ("UPDATE t JOIN s ON t.k = s.k SET v = 1", "joined", "UPDATE t SET … FROM other"),
+        ("UPDATE t JOIN s ON t.k = s.k SET v = 1 WHERE s.v = 2", "joined", "UPDATE t SET … FROM other"),
+        ("UPDATE t AS a SET v = t.v FROM t WHERE a.k = t.k + 1", "calls t, too", "FROM t AS other"),
+        ("DROP VIEW a, b", "several views", "one view at a time"),
+    ] {
+        let fault = run(&session, sql).await.unwrap_err();
+        assert!(fault.message.contains(said), "{sql}: {fault}");
+        assert!(fault.hint.as_ref().is_some_and(|told| told.contains(hint)), "{sql}: {fault}");
+    }
 }

@@ -32,7 +32,7 @@ pub use facts::{
 };
 pub use formatting::quoted;
 pub use functions::{functions, is_of_snapshot};
-pub use rewrite::rewrite;
+pub use rewrite::{floats, rewrite};
 pub use settings::{BLOCK_WRITES, ISOLATIONS, SETTINGS, Setting, setting};
 pub use tables::table;
 pub use types::{PgType, TYPES, modifier, pg_type, type_named};

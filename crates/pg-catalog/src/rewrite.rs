@@ -165,7 +165,7 @@ fn casted(expr: &mut Expr) {
 }
 
 /// FLOAT has eight bytes, unless it is one of few bits.
-fn floats(data_type: &mut DataType) {
+pub fn floats(data_type: &mut DataType) {
     const FEW_BITS: u64 = 24;
     if let DataType::Float(ExactNumberInfo::None) = data_type {
         *data_type = DataType::DoublePrecision;

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
-    Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString,
-    UnaryOperator, Value, Values, VisitorMut,
+    Assignment, AssignmentTarget, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, Interval, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Statement as Sql, TableFactor, TableWithJoins, TypedString, UnaryOperator, Value, Values, VisitorMut,
 };
-use pithead_functions::AT_ZONE;
+use pithead_functions::{AT_ZONE, interval_with_units};
 use pithead_syntax::{expressions_mut, walk_mut};
 
-use super::{call, null};
+use super::{call, normal, null};
 
 /// Digits that a decimal has at most.
 const DIGITS_MAX: usize = 38;
@@ -42,6 +42,7 @@ pub(super) fn expand(sql: &mut Sql) {
                         for value in values.rows.iter_mut().flat_map(|row| row.iter_mut()) {
                             keep_digits(value);
                             default_is_null(value);
+                            within_parentheses(value);
                         }
                     }
                     _ => {
@@ -51,7 +52,7 @@ pub(super) fn expand(sql: &mut Sql) {
             }
         }
         Sql::CreateTable(create) => create.columns.iter_mut().for_each(|column| in_micros(&mut column.data_type)),
-        Sql::Update(update) => update.assignments.iter_mut().for_each(|one| keep_digits(&mut one.value)),
+        Sql::Update(update) => update.assignments.iter_mut().for_each(assigned),
         _ => {}
     }
 }
@@ -124,10 +125,11 @@ fn expanded(expr: &Expr) -> Option<Expr> {
             Some(cast(kind.clone(), number, data_type))
         }
         Expr::Cast { kind, expr: of, data_type: data_type @ DataType::Interval { .. }, .. } => {
-            Some(cast(kind.clone(), with_units(text_of(of)?)?, data_type.clone()))
+            Some(cast(kind.clone(), interval_with_units(text_of(of)?)?, data_type.clone()))
         }
         Expr::Interval(interval) if interval.leading_field.is_none() => {
-            let value = Box::new(Expr::Value(Value::SingleQuotedString(with_units(text_of(&interval.value)?)?).into()));
+            let value =
+                Box::new(Expr::Value(Value::SingleQuotedString(interval_with_units(text_of(&interval.value)?)?).into()));
             Some(Expr::Interval(Interval { value, ..interval.clone() }))
         }
         Expr::AtTimeZone { timestamp, .. } => Some(call(AT_ZONE, [expr.clone(), timestamp.as_ref().clone()])),
@@ -198,6 +200,27 @@ fn default_is_null(value: &mut Expr) {
     }
 }
 
+/// Puts a placeholder with a name into parentheses: the planner takes one that stands by itself in VALUES for one by its
+/// place.
+fn within_parentheses(value: &mut Expr) {
+    let has_name = |name: &str| name.get(1..).is_none_or(|name| name.parse::<usize>().is_err());
+    if matches!(value, Expr::Value(it) if matches!(&it.value, Value::Placeholder(name) if has_name(name))) {
+        *value = Expr::Nested(Box::new(value.clone()));
+    }
+}
+
+/// What UPDATE sets a column to, and the column as names are read everywhere else: the planner looks for it as it is
+/// written.
+fn assigned(assignment: &mut Assignment) {
+    keep_digits(&mut assignment.value);
+    default_is_null(&mut assignment.value);
+    if let AssignmentTarget::ColumnName(name) = &mut assignment.target
+        && let Some(ObjectNamePart::Identifier(column)) = name.0.last_mut()
+    {
+        *column = Ident::with_quote('"', normal(column));
+    }
+}
+
 /// PostgreSQL's text of bytes: `\x0aff`, or with `\\` and `\012` in it. What is neither becomes a call that the engine refuses.
 fn bytes(text: &str) -> Expr {
     let is_hex = |digits: &&str| digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -227,28 +250,6 @@ fn unescaped(mut text: &[u8]) -> Option<Vec<u8>> {
         bytes.push(byte);
         text = rest;
     }
-}
-
-/// An interval with units for its clock time: `1 day 02:03:04.5`; none: it has no clock time.
-fn with_units(text: &str) -> Option<String> {
-    let mut found = false;
-    let part = |part: &str| {
-        let (sign, clock) = match part.strip_prefix('-') {
-            Some(clock) => ("-", clock),
-            None => ("", part.strip_prefix('+').unwrap_or(part)),
-        };
-        let fields: Vec<&str> = clock.split(':').collect();
-        let is_number = |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let units = ["hours", "minutes", "seconds"];
-        if !(2..=3).contains(&fields.len()) || !fields.iter().all(is_number) {
-            return part.to_owned();
-        }
-        found = true;
-        let fields = fields.iter().zip(units).map(|(field, unit)| format!("{sign}{field} {unit}"));
-        fields.collect::<Vec<_>>().join(" ")
-    };
-    let text = text.split_whitespace().map(part).collect::<Vec<_>>().join(" ");
-    found.then_some(text)
 }
 
 /// PostgreSQL's patterns of `to_char`, and the engine's for the same, the longer ones first.
@@ -411,7 +412,11 @@ mod tests {
                 "INSERT INTO t VALUES (1.005, -0.1, 2)",
                 "INSERT INTO t VALUES (CAST('1.005' AS DECIMAL(4,3)), CAST('-0.1' AS DECIMAL(1,1)), 2)",
             ),
-            ("UPDATE t SET a = 12345678901234567.89", "UPDATE t SET a = CAST('12345678901234567.89' AS DECIMAL(19,2))"),
+            (
+                "UPDATE t SET a = 12345678901234567.89, B = DEFAULT, t.\"C\" = \"default\"",
+                "UPDATE t SET \"a\" = CAST('12345678901234567.89' AS DECIMAL(19,2)), \"b\" = NULL, t.\"C\" = \"default\"",
+            ),
+            ("INSERT INTO t VALUES ($1, $k, :n + 1, :n)", "INSERT INTO t VALUES ($1, ($k), :n + 1, (:n))"),
         ] {
             let mut statement = Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0);
             expand(&mut statement);

@@ -20,8 +20,8 @@ use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View};
 
 use super::definition::query_of;
 use super::in_full::in_full;
+use crate::operators::operators;
 use crate::schemas::{Scope, catalogs};
-use crate::statement::operators;
 use crate::statement_plan::plan_of;
 use crate::tokens::tokens;
 use crate::{Frames, Host};

@@ -69,6 +69,16 @@ impl Altering {
         Ok(Altering { name: Named::new(parts(&name)?), if_exists, changes })
     }
 
+    /// Changes the types that it gives to columns.
+    pub(crate) fn change_types(&mut self, change: impl Fn(&mut DataType)) {
+        for one in &mut self.changes {
+            match one {
+                Change::Add { value: Expr::Cast { data_type, .. }, .. } | Change::Retype { data_type, .. } => change(data_type),
+                _ => {}
+            }
+        }
+    }
+
     /// Makes the changes to a dataset as it was read.
     pub(crate) async fn run(
         &self,

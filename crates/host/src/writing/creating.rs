@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{CreateMemoryTable, LogicalPlan};
 use pithead_fleet::{already_there, is_view};
@@ -84,6 +84,20 @@ fn read_of(plan: &LogicalPlan, name: &DatasetName) -> Result<Option<Arc<Dataset>
 
 /// The columns that a new table is to have. Those of a query may be NULL later, whatever its rows are.
 fn stored(schema: &SchemaRef, as_told: bool) -> SchemaRef {
-    let field = |field: &Arc<Field>| Field::new(field.name(), field.data_type().clone(), field.is_nullable() || !as_told);
+    let field = |field: &Arc<Field>| Field::new(field.name(), with_values(field.data_type()), field.is_nullable() || !as_told);
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A type with text for what is NULL in all rows that a query has, as PostgreSQL and loads of files have it: as NULL's own
+/// type, later rows could not have anything else there.
+fn with_values(data_type: &DataType) -> DataType {
+    let part = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(with_values(field.data_type())));
+    match data_type {
+        DataType::Null => DataType::Utf8View,
+        DataType::List(item) => DataType::List(part(item)),
+        DataType::LargeList(item) => DataType::LargeList(part(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(part(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(part).collect()),
+        other => other.clone(),
+    }
 }

@@ -7,10 +7,14 @@ use datafusion::sql::sqlparser::ast::{
     Delete, Expr, FromTable, Join, JoinConstraint, JoinOperator, Merge, MergeAction, MergeClause, MergeClauseKind,
     MergeUpdateExpr, Statement, TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value,
 };
+use pithead_model::{Blame, Fault};
+
+use crate::dialect::normal;
+use crate::tokens::parts;
 
 /// The MERGE that a statement is, if it changes rows by those of other tables; else the statement.
-pub(crate) fn as_merge(statement: Statement) -> Statement {
-    match statement {
+pub(crate) fn as_merge(statement: Statement) -> Result<Statement, Fault> {
+    Ok(match statement {
         Statement::Update(update) => match changed_by(&update) {
             Some(from) => {
                 let Update { table, assignments, selection, .. } = update;
@@ -20,6 +24,7 @@ pub(crate) fn as_merge(statement: Statement) -> Statement {
                     update_predicate: None,
                     delete_predicate: None,
                 };
+                refuse_same_name(&table.relation, &from)?;
                 merge(table.relation, from, selection, MergeAction::Update(action))
             }
             None => Statement::Update(update),
@@ -27,12 +32,49 @@ pub(crate) fn as_merge(statement: Statement) -> Statement {
         Statement::Delete(delete) => match deleted_by(&delete) {
             Some((table, using)) => {
                 let action = MergeAction::Delete { delete_token: AttachedToken::empty() };
+                refuse_same_name(&table, &using)?;
                 merge(table, using, delete.selection, action)
             }
             None => Statement::Delete(delete),
         },
         statement => statement,
+    })
+}
+
+/// The planner would not tell the columns of the table that is changed from those of one that has its name.
+fn refuse_same_name(table: &TableFactor, others: &TableFactor) -> Result<(), Fault> {
+    let TableFactor::Table { name, .. } = table else { return Ok(()) };
+    let own = parts(name)?;
+    let is_own = |other: &[String]| {
+        let shared = own.len().min(other.len());
+        own[own.len() - shared..] == other[other.len() - shared..]
+    };
+    match names(others)?.iter().any(|other| is_own(other)) {
+        false => Ok(()),
+        true => {
+            let message = format!("a statement that changes rows of {name} by a table that it calls {name}, too");
+            let hint = format!("give the other one a name of its own: UPDATE {name} SET … FROM {name} AS other WHERE …");
+            Err(Fault::new(Blame::Unsupported, message).hint(hint))
+        }
     }
+}
+
+/// The names by which conditions know tables.
+fn names(tables: &TableFactor) -> Result<Vec<Vec<String>>, Fault> {
+    Ok(match tables {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+            vec![vec![normal(&alias.name)]]
+        }
+        TableFactor::Table { name, alias: None, .. } => vec![parts(name)?],
+        TableFactor::NestedJoin { table_with_joins, alias: None } => {
+            let mut found = names(&table_with_joins.relation)?;
+            for join in &table_with_joins.joins {
+                found.extend(names(&join.relation)?);
+            }
+            found
+        }
+        _ => vec![],
+    })
 }
 
 /// The tables by which an UPDATE changes rows, where nothing else in it is special.
@@ -103,7 +145,7 @@ mod tests {
 
     fn rewritten(sql: &str) -> String {
         let statement = Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0);
-        as_merge(statement).to_string()
+        as_merge(statement).map_or_else(|fault| fault.message, |statement| statement.to_string())
     }
 
     #[test]
@@ -120,6 +162,20 @@ mod tests {
             ("DELETE FROM t USING s AS o WHERE t.k = o.k", "MERGE INTO t USING s AS o ON t.k = o.k WHEN MATCHED THEN DELETE"),
         ] {
             assert_eq!(rewritten(sql), expected);
+        }
+        for sql in [
+            "UPDATE t AS a SET v = t.v FROM t WHERE a.k = t.k + 1",
+            "UPDATE T SET v = s.v FROM (s CROSS JOIN main.t) WHERE s.k = 1",
+            "DELETE FROM main.t AS a USING s AS T WHERE a.k = t.k",
+        ] {
+            assert!(rewritten(sql).contains("calls"), "{sql}: {}", rewritten(sql));
+        }
+        for other in [
+            "UPDATE t AS a SET v = b.v FROM t AS b",
+            "DELETE FROM a.t USING b.t",
+            "UPDATE t SET v = 1 FROM (SELECT * FROM t) AS s",
+        ] {
+            assert!(rewritten(other).starts_with("MERGE INTO"), "{other}: {}", rewritten(other));
         }
         for same in ["UPDATE t SET v = 1 WHERE k = 2", "DELETE FROM t WHERE k = 2", "SELECT 1"] {
             assert_eq!(rewritten(same), same);

@@ -13,17 +13,19 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
+    BinaryExpr, Distinct, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
 };
 use futures::TryStreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, RESERVED};
 
-use super::Writer;
 use super::merging::Merge;
+use super::{KEYS_FIRST, Writer, only};
 
 /// Keys of a statement at most. Where there are more, all rows of the table are written anew.
 const KEYS_MAX: usize = 65_536;
+/// The aggregates that give what is first or last of their rows, or all of them in their order.
+const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
 
 impl Writer<'_> {
     /// A condition that holds for each row of the table that rows of the source are about, and maybe for others; none where keys do not
@@ -51,15 +53,40 @@ impl Writer<'_> {
         Ok(Wanted { predicate: known.unwrap_or(predicate), alone })
     }
 
-    /// A plan that gives the same rows each time. Which rows a LIMIT takes may hang on who is first, so those of a plan with one are read
-    /// here, once.
-    pub(super) async fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Fault> {
-        if is_settled(plan).map_err(fault_from_datafusion)? {
-            return Ok(plan.clone());
+    /// What is wanted, for the same rows each time that it is asked. The parts of its subqueries that might give other rows
+    /// are read here, once; an error where one of them hangs on the row.
+    pub(super) async fn chosen_once(&self, scan: &LogicalPlan, wanted: Wanted) -> Result<Wanted, Fault> {
+        let asked = only(scan.clone(), &wanted)?;
+        let mut read: Vec<(LogicalPlan, LogicalPlan)> = Vec::new();
+        for part in unsettled_parts(&asked).map_err(fault_from_datafusion)? {
+            let rows = self.read_once(&part, read.len()).await?;
+            read.push((part, rows));
         }
+        let put = asked.transform_down_with_subqueries(|node| {
+            let rows = read.iter().find(|(part, _)| *part == node).map(|(_, rows)| rows.clone());
+            Ok(rows.map_or_else(|| Transformed::no(node), |rows| Transformed::new(rows, true, TreeNodeRecursion::Jump)))
+        });
+        let LogicalPlan::Filter(Filter { predicate, .. }) = put.data().map_err(fault_from_datafusion)? else {
+            return Err(Fault::bug("the rows that a statement is about are not filtered"));
+        };
+        let wanted = Wanted { predicate, ..wanted };
+        wanted.check_settled()?;
+        Ok(wanted)
+    }
+
+    /// A plan that gives the same rows each time: those of one that might give others are read here, once.
+    pub(super) async fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Fault> {
+        match is_settled(plan).map_err(fault_from_datafusion)? {
+            true => Ok(plan.clone()),
+            false => self.read_once(plan, 0).await,
+        }
+    }
+
+    /// The rows of a plan as a table, which has a number of its own within the statement.
+    async fn read_once(&self, plan: &LogicalPlan, number: usize) -> Result<LogicalPlan, Fault> {
         let schema = Arc::clone(plan.schema().inner());
         let batches: Vec<RecordBatch> = self.rows(plan.clone(), &schema).await?.try_collect().await?;
-        table_of(plan, batches).map_err(fault_from_datafusion)
+        table_of(plan, batches, number).map_err(fault_from_datafusion)
     }
 
     /// A predicate with what its subqueries give in their place; none where one hangs on the row, or gives too much.
@@ -169,7 +196,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// An error where the predicate may hold for other rows each time that it is asked.
-    pub(super) fn check_settled(&self) -> Result<(), Fault> {
+    fn check_settled(&self) -> Result<(), Fault> {
         let settled = |expr: &Expr| match expr {
             Expr::ScalarSubquery(subquery) => is_settled(&subquery.subquery),
             Expr::InSubquery(InSubquery { subquery, .. }) | Expr::Exists(Exists { subquery, .. }) => {
@@ -183,30 +210,77 @@ impl Wanted {
         }
         let fault = Fault::new(
             Blame::Unsupported,
-            "an UPDATE, or a DELETE with RETURNING, whose condition has random values, or a LIMIT that hangs on the row",
+            "an UPDATE, or a DELETE with RETURNING, whose condition has random values, or a LIMIT, a window or a \
+             DISTINCT ON in a subquery that hangs on the row",
         );
-        Err(fault
-            .hint("write the keys of its rows into a table first: CREATE TABLE … AS SELECT …, then WHERE key IN (SELECT …)"))
+        Err(fault.hint(KEYS_FIRST))
     }
 }
 
-/// Whether a plan gives the same rows each time.
+/// Whether a plan gives the same rows each time. Which of equal rows a LIMIT takes, which of them a window counts first and
+/// which one stands for others hangs on the order in which they come.
 fn is_settled(plan: &LogicalPlan) -> DataFusionResult<bool> {
     let mut settled = true;
     plan.apply_with_subqueries(|node| {
-        settled &= !matches!(node, LogicalPlan::Limit(_));
+        settled &= !matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)));
         node.apply_expressions(|expr| {
-            settled &= !expr.is_volatile();
+            settled &= !expr.exists(|part| Ok(part.is_volatile_node() || takes_in_order(part)))?;
             Ok(TreeNodeRecursion::Continue)
         })
     })?;
     Ok(settled)
 }
 
-/// The rows of a plan as a table, under the names that they have in it.
-fn table_of(plan: &LogicalPlan, batches: Vec<RecordBatch>) -> DataFusionResult<LogicalPlan> {
+fn takes_in_order(expr: &Expr) -> bool {
+    matches!(expr, Expr::AggregateFunction(call) if IN_ORDER.contains(&call.func.name()))
+}
+
+/// The parts of a plan's subqueries that might give other rows each time, and hang on no row outside of them. None is within
+/// another.
+fn unsettled_parts(plan: &LogicalPlan) -> DataFusionResult<Vec<LogicalPlan>> {
+    let mut parts: Vec<LogicalPlan> = Vec::new();
+    for subquery in subqueries(plan)? {
+        subquery.apply_with_subqueries(|node| {
+            if is_settled(node)? {
+                return Ok(TreeNodeRecursion::Jump);
+            }
+            if matches!(node, LogicalPlan::Subquery(_)) || !stands_alone(node)? {
+                return Ok(TreeNodeRecursion::Continue);
+            }
+            if !parts.contains(node) {
+                parts.push(node.clone());
+            }
+            Ok(TreeNodeRecursion::Jump)
+        })?;
+    }
+    Ok(parts)
+}
+
+/// The subqueries of a plan's own expressions.
+fn subqueries(plan: &LogicalPlan) -> DataFusionResult<Vec<LogicalPlan>> {
+    let mut found = Vec::new();
+    plan.apply_subqueries(|subquery| {
+        found.push(subquery.clone());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// Whether a plan reads no column of a query around it.
+fn stands_alone(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut alone = true;
+    plan.apply_with_subqueries(|node| {
+        alone &= !node.contains_outer_reference();
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(alone)
+}
+
+/// The rows of a plan as a table, under the names that they have in it. Plans over two tables of one name would be taken for
+/// the same.
+fn table_of(plan: &LogicalPlan, batches: Vec<RecordBatch>, number: usize) -> DataFusionResult<LogicalPlan> {
     let table = MemTable::try_new(Arc::clone(plan.schema().inner()), vec![batches])?;
-    let rows = LogicalPlanBuilder::scan(format!("{RESERVED}taken"), provider_as_source(Arc::new(table)), None)?;
+    let rows = LogicalPlanBuilder::scan(format!("{RESERVED}taken{number}"), provider_as_source(Arc::new(table)), None)?;
     let columns = rows.schema().columns();
     let named = columns
         .into_iter()
@@ -259,7 +333,50 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::prelude::SessionContext;
+
     use super::*;
+
+    async fn plan(sql: &str) -> LogicalPlan {
+        let context = SessionContext::new();
+        context.sql("CREATE TABLE t (k BIGINT, g BIGINT)").await.unwrap();
+        context.sql(sql).await.unwrap().into_unoptimized_plan()
+    }
+
+    #[tokio::test]
+    async fn what_hangs_on_the_order_of_rows_is_not_settled() {
+        for (sql, expected) in [
+            ("SELECT k, sum(g) FROM t GROUP BY k", true),
+            ("SELECT DISTINCT k FROM t", true),
+            ("SELECT k FROM t LIMIT 1", false),
+            ("SELECT k + random() FROM t", false),
+            ("SELECT row_number() OVER (ORDER BY g) FROM t", false),
+            ("SELECT DISTINCT ON (g) k FROM t", false),
+            ("SELECT first_value(k) FROM t GROUP BY g", false),
+            ("SELECT k FROM t WHERE g IN (SELECT row_number() OVER (ORDER BY g) FROM t)", false),
+        ] {
+            assert_eq!(is_settled(&plan(sql).await).unwrap(), expected, "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn parts_are_read_that_hang_on_no_row() {
+        let first = "SELECT k, row_number() OVER (ORDER BY g) AS n FROM t";
+        for (condition, expected) in [
+            ("k IN (SELECT g FROM t)".to_owned(), 0),
+            (format!("k IN (SELECT k FROM ({first}) WHERE n = 1)"), 1),
+            // The same choice for both.
+            (format!("k IN (SELECT k FROM ({first}) WHERE n = 1) OR g IN (SELECT k FROM ({first}) WHERE n = 1)"), 1),
+            (format!("EXISTS (SELECT 1 FROM ({first}) AS f WHERE f.k = t.k) AND k > (SELECT g FROM t LIMIT 1)"), 2),
+            ("k = (SELECT s.k FROM t AS s WHERE s.g = t.g LIMIT 1)".to_owned(), 0),
+        ] {
+            let asked = plan(&format!("SELECT * FROM t WHERE {condition}")).await;
+            let LogicalPlan::Projection(of) = &asked else { unreachable!("SELECT * is a projection") };
+            let parts = unsettled_parts(&of.input).unwrap();
+            assert_eq!(parts.len(), expected, "{condition}");
+            assert!(parts.iter().all(|part| stands_alone(part).unwrap() && !is_settled(part).unwrap()), "{condition}");
+        }
+    }
 
     #[test]
     fn floats_have_equal_values_of_other_bits() {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{DmlStatement, LogicalPlan, Projection};
+use datafusion::logical_expr::expr::{Alias, Placeholder};
+use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, Projection, cast};
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::ast::{Delete, FromTable, SetExpr, Statement as Sql, TableFactor, TableWithJoins};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -28,6 +31,32 @@ pub(crate) async fn planned(state: &SessionState, statement: Syntax) -> Result<L
             Ok(LogicalPlan::Dml(DmlStatement::new(table_name, target, op, Arc::clone(&input))))
         }
         _ => Err(Fault::bug("the rows of a DELETE are no SELECT")),
+    }
+}
+
+/// The plan with a cast at each placeholder that stands by itself for a moment with a zone. To the planner it has the
+/// column's type already, and a value without a zone would be read in the column's zone. With the cast it is read in the
+/// session's, as a literal is.
+pub(super) fn with_casts_of_moments(plan: LogicalPlan) -> Result<LogicalPlan, Fault> {
+    let casted = plan.transform_up(|node| match node {
+        LogicalPlan::Values(_) | LogicalPlan::Projection(_) => node.map_expressions(|expr| Ok(moment_cast(expr))),
+        node => Ok(Transformed::no(node)),
+    });
+    casted.data().map_err(fault_from_datafusion)
+}
+
+fn moment_cast(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::Alias(Alias { expr, relation, name, metadata }) => {
+            moment_cast(*expr).update_data(|expr| Expr::Alias(Alias { expr: Box::new(expr), relation, name, metadata }))
+        }
+        Expr::Placeholder(Placeholder { field: Some(ref field), .. })
+            if matches!(field.data_type(), DataType::Timestamp(_, Some(_))) =>
+        {
+            let to = field.data_type().clone();
+            Transformed::yes(cast(expr, to))
+        }
+        expr => Transformed::no(expr),
     }
 }
 
