@@ -16,8 +16,8 @@ use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::input::Input;
 use crate::moments::{Zones, says_zone};
 use crate::options::CsvOptions;
+use crate::quoted::{Quoted, unclosed};
 use crate::quoted_nulls::QuotedNulls;
-use crate::quotes::{Quoted, unclosed};
 use crate::source::damaged;
 use crate::text::{Batches, GuessedText, TextFormat, TextSource, ending, open_text, plain, told};
 

@@ -13,6 +13,7 @@ mod numbers;
 mod open;
 mod options;
 mod parquet;
+mod quoted;
 mod quoted_nulls;
 mod quotes;
 mod remote;

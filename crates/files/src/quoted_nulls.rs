@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::input::Input;
-    use crate::quotes::Quoted;
+    use crate::quoted::Quoted;
 
     /// A text as a decoder gets it, of columns that are texts where the letter is `t`, read in pieces of a size.
     fn passed(text: &str, columns: &str, null: &str, size: usize) -> String {

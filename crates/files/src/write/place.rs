@@ -90,7 +90,7 @@ mod tests {
             ("/dev", "null", None),
             ("/dev/shm", "stdout", None),
             ("/proc/7", "fd", None),
-            ("/home/dev", "stdout", None),
+            ("/srv/dev", "stdout", None),
         ] {
             assert_eq!(stream(Path::new(folder), name, 7), expected, "{folder}/{name}");
         }
