@@ -89,7 +89,9 @@ def parsed(command: str, said: str) -> Help:
 def _said(program: Path, words: tuple[str, ...]) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PITHEAD_")}
     command = [str(program), *words, "--help"]
-    done = subprocess.run(command, env=environment | {"NO_COLOR": "1"}, capture_output=True, text=True, check=True)
+    # Lines are as long as they are wherever this runs.
+    shown = {"NO_COLOR": "1", "COLUMNS": "100"}
+    done = subprocess.run(command, env=environment | shown, capture_output=True, text=True, check=True)
     return done.stdout
 
 
