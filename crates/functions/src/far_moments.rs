@@ -1,7 +1,8 @@
-//! `date_trunc` and `date_bin` of moments that nanoseconds since 1970 do not reach: before 1677 and after 2262.
+//! `date_trunc`, `date_bin` and `date_part` of moments that nanoseconds since 1970 do not reach: before 1677 and after 2262.
 //!
 //! DataFusion's functions compute in nanoseconds. The first fails for such moments, the second gives NULL; and 9999-12-31 stands for
-//! "without end" in many tables.
+//! "without end" in many tables. Of the third, `date_part('year', t) < 3000` becomes a comparison of `t` with the moment at which that
+//! year begins, and with NULL where the unit of `t` does not reach it, or a zone's clocks left out that moment.
 
 use std::sync::Arc;
 
@@ -10,9 +11,12 @@ use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, TimeUnit, Times
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions::datetime;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
+use datafusion::logical_expr::preimage::PreimageResult;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 
 use crate::wall_time::{as_given, each, moment_of, zone_of};
@@ -20,18 +24,40 @@ use crate::wall_time::{as_given, each, moment_of, zone_of};
 /// Microseconds since 1970 that nanoseconds reach.
 const NEAR: std::ops::RangeInclusive<i64> = i64::MIN / 1_000 + 1..=i64::MAX / 1_000;
 
-pub(crate) fn far_moments_udfs() -> [ScalarUDF; 2] {
-    [(Computed::Truncated, datetime::date_trunc()), (Computed::Binned, datetime::date_bin())]
-        .map(|(computed, near)| ScalarUDF::new_from_impl(FarMoments { computed, near }))
+pub(crate) fn far_moments_udfs() -> [ScalarUDF; 3] {
+    [Computed::Truncated, Computed::Binned, Computed::Part].map(Computed::udf)
+}
+
+/// Plans `extract(… FROM …)` as the `date_part` of these.
+#[derive(Debug)]
+pub(crate) struct Extracts;
+
+impl ExprPlanner for Extracts {
+    fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(Computed::Part.udf().call(args)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Computed {
     Truncated,
     Binned,
+    Part,
 }
 
-/// DataFusion's function where all moments are near, and the same in microseconds where one is far.
+impl Computed {
+    fn udf(self) -> ScalarUDF {
+        let near = match self {
+            Computed::Truncated => datetime::date_trunc(),
+            Computed::Binned => datetime::date_bin(),
+            Computed::Part => datetime::date_part(),
+        };
+        ScalarUDF::new_from_impl(FarMoments { computed: self, near })
+    }
+}
+
+/// DataFusion's function where all moments are near, and the same in microseconds where one is far. A part of a moment is computed
+/// alike for all of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FarMoments {
     computed: Computed,
@@ -67,7 +93,19 @@ impl ScalarUDFImpl for FarMoments {
         self.near.documentation()
     }
 
+    fn preimage(&self, args: &[Expr], value: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
+        Ok(match self.near.preimage(args, value, info)? {
+            PreimageResult::Range { interval, .. } if interval.lower().is_null() || interval.upper().is_null() => {
+                PreimageResult::None
+            }
+            found => found,
+        })
+    }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.computed == Computed::Part {
+            return self.near.invoke_with_args(args);
+        }
         let Some(DataType::Timestamp(TimeUnit::Microsecond, zone)) = args.args.get(1).map(ColumnarValue::data_type) else {
             return self.near.invoke_with_args(args);
         };
@@ -205,5 +243,25 @@ mod tests {
         );
         assert_eq!(value("SELECT date_trunc('month', DATE '9999-12-31')").await, "9999-12-01 00:00:00");
         assert_eq!(value("SELECT CAST('9999-12-31 10:00:00' AS TIMESTAMP(6)) > now()").await, "true");
+    }
+
+    #[tokio::test]
+    async fn a_year_that_nanoseconds_do_not_reach_is_a_year() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let rows = "SELECT CAST(column1 AS TIMESTAMP(9)) AS t FROM (VALUES ('1900-01-01'), ('2020-06-01'), (NULL))";
+        context.sql(&format!("CREATE TABLE moments AS {rows}")).await.unwrap().collect().await.unwrap();
+        for (condition, expected) in [
+            ("date_part('year', t) < 3000", 2),
+            ("date_part('year', t) BETWEEN 1950 AND 2300", 1),
+            ("extract(year FROM t) >= 1600", 2),
+            ("date_part('year', t) <> 9999", 2),
+            ("date_part('year', t) NOT IN (2020, 9999)", 1),
+            ("date_part('year', t) = 2020", 1),
+            ("date_part('year', t) > 2262", 0),
+        ] {
+            let frame = context.sql(&format!("SELECT count(*) FROM moments WHERE {condition}")).await.unwrap();
+            let batches = frame.collect().await.unwrap();
+            assert_eq!(batches[0].column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0), expected, "{condition}");
+        }
     }
 }

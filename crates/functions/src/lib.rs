@@ -84,7 +84,6 @@ mod wall_time;
 mod whole_field;
 mod whole_sorts;
 mod window_keys;
-mod year_bounds;
 
 pub use at_zone::AT_ZONE;
 pub use average::average;

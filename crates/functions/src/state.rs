@@ -37,7 +37,7 @@ use crate::correlated_names::CorrelatedNames;
 use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
-use crate::far_moments::far_moments_udfs;
+use crate::far_moments::{Extracts, far_moments_udfs};
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
@@ -70,7 +70,6 @@ use crate::unnested::Unnested;
 use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::whole_sorts::WholeSorts;
 use crate::window_keys::WindowKeys;
-use crate::year_bounds::{Extracts, year_bounds_udf};
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
@@ -145,7 +144,6 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(moment_text_udf());
     by_type_udfs()
         .chain(far_moments_udfs())
-        .chain([year_bounds_udf()])
         .chain(series_udfs())
         .chain(read_moments_udfs())
         .for_each(|function| context.register_udf(function));

@@ -332,7 +332,6 @@ fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
     // LIMIT and OFFSET is a whole number.
     let whole: FieldRef = Arc::new(Field::new("rows", DataType::Int64, true));
     let _ = plan.apply_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
         if let LogicalPlan::Limit(limit) = node {
             [&limit.skip, &limit.fetch].into_iter().flatten().for_each(|rows| tell(rows, &whole));
         }
@@ -341,6 +340,7 @@ fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
             Expr::TryCast(cast) => tell(&cast.expr, &cast.field),
             Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                 if let [list, item] = function.args.as_slice() {
+                    let schema = merge_schema(&node.inputs());
                     if let Ok(of) = item.get_type(&schema) {
                         tell(list, &Arc::new(Field::new("list", DataType::new_list(of, true), true)));
                     }
