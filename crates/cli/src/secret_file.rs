@@ -1,9 +1,11 @@
 //! Files that are written whole or not at all, and that only their owner can read where they are secret.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use pithead_files::be_as;
 
 use crate::error::CliError;
 
@@ -35,7 +37,8 @@ pub(crate) fn write_over(path: &Path, text: &str, mode: Mode) -> Result<(), CliE
     let new = path.with_file_name(name);
     let made = match &before {
         // Nobody else reads it before it is as the old one.
-        Some(before) => create(&new, Mode::Secret).and_then(|file| be_as(&file, before, mode).map(|()| file)),
+        Some(before) => create(&new, Mode::Secret)
+            .and_then(|file| be_as(&file, before, if mode == Mode::Secret { 0o770 } else { 0o777 }).map(|()| file)),
         None => create(&new, mode),
     };
     let written = made.and_then(|file| finish(file, text)).and_then(|()| fs::rename(&new, path));
@@ -44,19 +47,6 @@ pub(crate) fn write_over(path: &Path, text: &str, mode: Mode) -> Result<(), CliE
         let _ = fs::remove_file(&new);
         CliError::file(path, error)
     })
-}
-
-/// Gives a file the owner of another one, where that can be, and its permissions. Those of a group that it cannot have are left
-/// out.
-fn be_as(file: &File, other: &Metadata, mode: Mode) -> std::io::Result<()> {
-    let now = file.metadata()?;
-    let changed = |is, wanted| (is != wanted).then_some(wanted);
-    // Only root may give files away, and a person to none but their own groups.
-    let _ = fchown(file, None, changed(now.gid(), other.gid()));
-    let _ = fchown(file, changed(now.uid(), other.uid()), None);
-    let group = if file.metadata()?.gid() == other.gid() { 0o070 } else { 0 };
-    let all = if mode == Mode::Secret { 0 } else { 0o007 };
-    file.set_permissions(Permissions::from_mode(other.mode() & (0o700 | group | all)))
 }
 
 fn create(path: &Path, mode: Mode) -> std::io::Result<File> {
@@ -71,7 +61,8 @@ fn finish(mut file: File, text: &str) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 

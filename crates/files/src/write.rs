@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use pithead_model::{Blame, Fault};
 
 use named::{Renamed, told_apart};
-pub use new_file::NewFile;
+pub use new_file::{NewFile, be_as};
 
 use crate::Format;
 use crate::text::{compression, ending};

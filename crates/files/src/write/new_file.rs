@@ -58,7 +58,7 @@ impl NewFile {
         let (partial, file) = new_beside(&path, if before.is_some() { 0o600 } else { NEW_MODE })?;
         let pending = Pending { path, partial, is_done: false };
         if let Some(before) = before {
-            be_as(&file, before)?;
+            be_as(&file, before, 0o777)?;
         }
         Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), pending: Some(pending) })
     }
@@ -107,16 +107,16 @@ impl Drop for Pending {
     }
 }
 
-/// Gives a file the owner of another one, where that can be, and its permissions. Those of a group that it cannot have
-/// are left out.
-fn be_as(file: &File, other: &Metadata) -> io::Result<()> {
+/// Gives a file the owner of another one, where that can be, and those of its permissions that are in `mask`. Those of a
+/// group that it cannot have are left out.
+pub fn be_as(file: &File, other: &Metadata, mask: u32) -> io::Result<()> {
     let now = file.metadata()?;
     let changed = |is, wanted| (is != wanted).then_some(wanted);
     // Only root may give files away, and a person to none but their own groups.
     let _ = fchown(file, None, changed(now.gid(), other.gid()));
     let _ = fchown(file, changed(now.uid(), other.uid()), None);
     let has_group = file.metadata()?.gid() == other.gid();
-    let mode = other.mode() & 0o777 & if has_group { 0o777 } else { !GROUP_MODE };
+    let mode = other.mode() & mask & if has_group { 0o777 } else { !GROUP_MODE };
     file.set_permissions(Permissions::from_mode(mode))
 }
 
