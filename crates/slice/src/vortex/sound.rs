@@ -130,13 +130,13 @@ fn check_views(views: &[u128], buffers: &[Buffer], is_text: bool) -> Result<(), 
         is_text && (buffers.iter().map(|buffer| buffer.len()).sum::<usize>() > 2 * texts || !are_ascii(buffers))
     };
     let mut known = None;
-    let mut are_sound = |views: &[u128]| {
+    let are_sound = |views: &[u128]| {
         are_short(views, is_text) || {
             let look = *known.get_or_insert_with(look);
             views.iter().all(|view| is_sound(*view, buffers, is_text, look))
         }
     };
-    match views.chunks(TOGETHER).all(|views| are_sound(views)) {
+    match views.chunks(TOGETHER).all(are_sound) {
         true => Ok(()),
         false => Err(ArrowError::InvalidArgumentError("a text that is not UTF-8, or not where it should be".to_owned())),
     }
