@@ -74,6 +74,9 @@ impl Ring {
     }
 
     /// Requests the parts of `job`, `depth` at a time. They arrive while the caller waits for the job.
+    ///
+    /// Each is submitted by itself. Of several submitted together, the kernel sends none to the device before it has cleared and pinned
+    /// the memory of all, which takes as long as the read itself where the memory is new.
     pub fn read(&self, job: &Arc<Job>, depth: usize) -> io::Result<()> {
         if self.shared.broken.load(Ordering::Relaxed) {
             job.run();
@@ -82,15 +85,14 @@ impl Ring {
         let mut slots = self.shared.slots_with_room()?;
         for _ in 0..depth.max(1) {
             let Some(slot) = slots.free.pop() else { break };
-            match job.take() {
-                Some(part) => self.shared.push(&mut slots, slot, Flight { job: Arc::clone(job), part }),
-                None => {
-                    slots.free.push(slot);
-                    break;
-                }
-            }
+            let Some(part) = job.take() else {
+                slots.free.push(slot);
+                break;
+            };
+            self.shared.push(&mut slots, slot, Flight { job: Arc::clone(job), part });
+            self.shared.submit().inspect_err(|error| job.fail(io::Error::new(error.kind(), error.to_string())))?;
         }
-        self.shared.submit().inspect_err(|error| job.fail(io::Error::new(error.kind(), error.to_string())))
+        Ok(())
     }
 }
 
@@ -170,9 +172,9 @@ impl Shared {
             let completions: Vec<cqueue::Entry> = unsafe { self.ring.completion_shared() }.collect();
             for completion in &completions {
                 self.land(&mut slots, completion);
+                // Jobs whose parts do not reach the kernel end by their time limit.
+                let _ = self.submit();
             }
-            // Jobs whose parts do not reach the kernel end by their time limit.
-            let _ = self.submit();
             self.freed.notify_all();
             if self.stop.load(Ordering::Acquire) && slots.idle() {
                 return;
