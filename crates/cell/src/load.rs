@@ -63,8 +63,7 @@ impl MatrixWriter {
         let (sender, receiver) = mpsc::channel(BATCHES);
         let batches = Batches { schema: Arc::clone(&schema), layout, batch_bytes, batch_rows: slice_rows, sender };
         let writing = tokio::task::spawn_blocking(move || batches.run(&self, &ids, &progress));
-        let rows =
-            futures::stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|item| (item, receiver)) });
+        let rows = futures::stream::unfold(Some(receiver), next);
         let loaded = host.load_batches(spec, schema, rows.boxed()).await;
         writing.await.map_err(bug)?;
         loaded
@@ -90,13 +89,28 @@ impl MatrixWriter {
     }
 }
 
+/// The next batch, if there is one more, and what gives those behind it. Who makes them says where they end: a task that fails only
+/// leaves its channel.
+async fn next(receiver: Option<mpsc::Receiver<Sent>>) -> Option<(Result<RecordBatch, Fault>, Option<mpsc::Receiver<Sent>>)> {
+    let mut receiver = receiver?;
+    match receiver.recv().await {
+        Some(Ok(Some(batch))) => Some((Ok(batch), Some(receiver))),
+        Some(Ok(None)) => None,
+        Some(Err(fault)) => Some((Err(fault), None)),
+        None => Some((Err(bug("the rows of the matrix ended before the matrix did")), None)),
+    }
+}
+
+/// A batch, or none at the end.
+type Sent = Result<Option<RecordBatch>, Fault>;
+
 /// Makes batches of a matrix, and sends them.
 struct Batches {
     schema: SchemaRef,
     layout: Layout,
     batch_bytes: usize,
     batch_rows: usize,
-    sender: mpsc::Sender<Result<RecordBatch, Fault>>,
+    sender: mpsc::Sender<Sent>,
 }
 
 impl Batches {
@@ -105,10 +119,8 @@ impl Batches {
             Layout::Sparse => self.sparse(writer, ids, progress),
             Layout::Dense => self.dense(writer, ids, progress),
         };
-        if let Err(fault) = made {
-            // Who does not listen any more has failed already.
-            let _ = self.sender.blocking_send(Err(fault));
-        }
+        // Who does not listen any more has failed already.
+        let _ = self.sender.blocking_send(made.map(|()| None));
     }
 
     fn sparse(&self, writer: &MatrixWriter, ids: &[String], progress: &Progress) -> Result<(), Fault> {
@@ -175,7 +187,7 @@ impl Batches {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(genes)), Arc::new(named)];
         columns.extend(more);
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(bug)?;
-        self.sender.blocking_send(Ok(batch)).map_err(|_| bug("the load ended before its rows did"))
+        self.sender.blocking_send(Ok(Some(batch))).map_err(|_| bug("the load ended before its rows did"))
     }
 }
 
@@ -186,4 +198,30 @@ struct PendingRows {
     nonzeros: Vec<i64>,
     rows: BinaryViewBuilder,
     bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of a channel after these were sent.
+    async fn read(sent: Vec<Sent>) -> Vec<Result<RecordBatch, Fault>> {
+        let (sender, receiver) = mpsc::channel(sent.len());
+        for item in sent {
+            sender.send(item).await.unwrap();
+        }
+        drop(sender);
+        futures::stream::unfold(Some(receiver), next).collect().await
+    }
+
+    #[tokio::test]
+    async fn rows_that_end_without_an_end_are_an_error() {
+        let batch = || RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let complete = read(vec![Ok(Some(batch())), Ok(Some(batch())), Ok(None)]).await;
+        assert!(complete.len() == 2 && complete.iter().all(Result::is_ok));
+        let cut = read(vec![Ok(Some(batch())), Ok(Some(batch()))]).await;
+        assert!(cut.len() == 3 && cut[2].is_err());
+        let failed = read(vec![Ok(Some(batch())), Err(bug("it failed"))]).await;
+        assert!(failed.len() == 2 && failed[1].is_err());
+    }
 }

@@ -1,19 +1,20 @@
 //! Functions that mean something else for each type that they are given, as in DuckDB: `len`, `epoch_ms`, `epoch_us` and `epoch_ns`.
 //!
 //! The analyser puts into their place what they mean, so that no drive knows them. Of `now()`, `date_trunc` and `date_bin` it makes
-//! moments in microseconds, as SQL has them: nanoseconds do not reach the years of dates that they are compared with.
+//! moments in microseconds, as SQL has them: nanoseconds do not reach the years of dates that they are compared with. Counts of a
+//! list's elements become signed, so that one can be taken from another.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, Result, internal_err, plan_err};
-use datafusion::functions::string::expr_fn::octet_length;
-use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
+
+use crate::octets::{octets, text_length};
 
 /// What such a function asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +33,8 @@ const FUNCTIONS: [(&str, Measure); 4] = [
 const NOW: &str = "now";
 /// Functions whose second argument is a moment.
 const OF_MOMENT: [&str; 2] = ["date_bin", "date_trunc"];
+/// Functions that count, and whose results the engine has no sign for.
+const COUNTS: [&str; 4] = ["array_length", "array_ndims", "array_position", "cardinality"];
 
 pub(crate) fn by_type_udfs() -> impl Iterator<Item = ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
@@ -43,7 +46,7 @@ pub(crate) fn by_type_udfs() -> impl Iterator<Item = ScalarUDF> {
 /// Whether an expression is a call of such a function.
 pub(crate) fn is_by_type(expr: &Expr) -> bool {
     let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr else { return false };
-    func.inner().is::<ByType>() || func.name() == NOW || OF_MOMENT.contains(&func.name())
+    func.inner().is::<ByType>() || func.name() == NOW || OF_MOMENT.contains(&func.name()) || COUNTS.contains(&func.name())
 }
 
 /// What a call of such a function is; none: it is none.
@@ -52,6 +55,10 @@ pub(crate) fn by_type(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     if func.name() == NOW {
         let DataType::Timestamp(_, zone) = expr.get_type(schema)? else { return Ok(None) };
         return Ok(Some(cast(expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, zone))));
+    }
+    if COUNTS.contains(&func.name()) {
+        let is_unsigned = matches!(expr.get_type(schema), Ok(DataType::UInt64));
+        return Ok(is_unsigned.then(|| cast(expr.clone(), DataType::Int64)));
     }
     if OF_MOMENT.contains(&func.name()) {
         return of_day(func, args, schema);
@@ -64,8 +71,8 @@ pub(crate) fn by_type(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
             cast(cast(cast(arg.clone(), DataType::Int64), DataType::Timestamp(unit, None)), moments(unit))
         }
         Measure::Since1970(unit) => match of {
-            DataType::Timestamp(_, zone) => since_1970(arg.clone(), unit, zone)?,
-            DataType::Date32 | DataType::Date64 | DataType::Null => since_1970(arg.clone(), unit, None)?,
+            DataType::Timestamp(of, zone) => since_1970(arg.clone(), unit, of, zone)?,
+            DataType::Date32 | DataType::Date64 | DataType::Null => since_1970(arg.clone(), unit, TimeUnit::Microsecond, None)?,
             other => return plan_err!("{} expects a moment or a whole number, and {other} was given", function.name),
         },
     }))
@@ -83,22 +90,23 @@ fn of_day(func: &Arc<ScalarUDF>, args: &[Expr], schema: &DFSchema) -> Result<Opt
 
 fn length(arg: Expr, of: &DataType) -> Result<Expr> {
     Ok(match of {
-        of if of.is_string() || of.is_null() => cast(character_length(arg), DataType::Int64),
-        of if of.is_binary() => cast(octet_length(cast(arg, DataType::Binary)), DataType::Int64),
+        of if of.is_string() || of.is_null() => cast(text_length(arg), DataType::Int64),
+        of if of.is_binary() => octets(arg),
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => cast(array_length(arg), DataType::Int64),
         other => return plan_err!("len expects a text, bytes or a list, and {other} was given"),
     })
 }
 
-/// How many units a moment is after 1970. Milliseconds are rounded, as in DuckDB.
-fn since_1970(moment: Expr, unit: TimeUnit, zone: Option<Arc<str>>) -> Result<Expr> {
+/// How many units a moment is after 1970, which is given in some unit. Milliseconds and microseconds are rounded, as in DuckDB.
+fn since_1970(moment: Expr, unit: TimeUnit, of: TimeUnit, zone: Option<Arc<str>>) -> Result<Expr> {
     let counted = |unit| cast(cast(moment, DataType::Timestamp(unit, zone)), DataType::Int64);
-    if unit != TimeUnit::Millisecond {
-        return Ok(counted(unit));
-    }
-    let micros = counted(TimeUnit::Microsecond);
-    let half = when(micros.clone().lt(lit(0_i64)), lit(-500_i64)).otherwise(lit(500_i64))?;
-    Ok((micros + half) / lit(1_000_i64))
+    let finer = match (unit, of) {
+        (TimeUnit::Millisecond, _) => counted(TimeUnit::Microsecond),
+        (TimeUnit::Microsecond, TimeUnit::Nanosecond) => counted(TimeUnit::Nanosecond),
+        (unit, _) => return Ok(counted(unit)),
+    };
+    let half = when(finer.clone().lt(lit(0_i64)), lit(-500_i64)).otherwise(lit(500_i64))?;
+    Ok((finer + half) / lit(1_000_i64))
 }
 
 /// What a number since 1970 is: moments as SQL's TIMESTAMP has them.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::types::Float16Type;
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
-use datafusion::common::{Result, ScalarValue, not_impl_err};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     StatisticsArgs,
 };
 
-use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side};
+use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side, SlidingExtreme};
 use crate::extreme_nested::{NestedExtreme, NestedExtremes, is_ordered};
 
 /// `min`.
@@ -70,10 +70,12 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if args.return_field.data_type().is_nested() {
-            let data_type = args.return_field.data_type();
-            return not_impl_err!("{} of {data_type} over a window that slides is not supported", self.name());
+            // Nothing can be taken away from it: it is computed anew.
+            return self.accumulator(args);
         }
-        self.standard.create_sliding_accumulator(args)
+        let data_type = args.return_field.data_type().clone();
+        let standard = self.standard.create_sliding_accumulator(args)?;
+        Ok(if data_type.is_floating() { Box::new(SlidingExtreme::new(standard)) } else { standard })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -112,5 +114,35 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
 
     fn documentation(&self) -> Option<&Documentation> {
         self.standard.documentation()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use crate::{EngineOptions, session_state};
+
+    #[tokio::test]
+    async fn frames_that_slide_have_the_extremes_of_their_rows() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let frame = "OVER (ORDER BY column1 ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)";
+        let rows = "(VALUES (0, 1.0::double, 1.0::double), (1, 0.0, 0.0), (2, 3.0, 1.0), (3, -1.0, 0.0), (4, NULL, 1.0))";
+        for (expr, expected) in [
+            ("min(column2 / column3)", "1.0 1.0 3.0 -inf -inf"),
+            ("max(column2 / column3)", "1.0 NaN NaN 3.0 -inf"),
+            ("min((column2 / column3)::real)", "1.0 1.0 3.0 -inf -inf"),
+            ("max([column1, 1])", "[0, 1] [1, 1] [2, 1] [3, 1] [4, 1]"),
+            ("min([column1, 1])", "[0, 1] [0, 1] [1, 1] [2, 1] [3, 1]"),
+        ] {
+            let sql = format!("SELECT {expr} {frame} FROM {rows} ORDER BY column1");
+            let batches = context.sql(&sql).await.unwrap().collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let text = |batch: &arrow::array::RecordBatch, row| {
+                arrow::util::display::array_value_to_string(batch.column(0), row).unwrap()
+            };
+            let found: Vec<String> =
+                batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| text(batch, row))).collect();
+            assert_eq!(found.join(" "), expected, "{sql}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::types::Float16Type;
 use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, PrimitiveArray};
-use arrow::datatypes::{ArrowPrimitiveType, Float32Type, Float64Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
@@ -155,6 +155,60 @@ impl<T: Real> GroupsAccumulator for FloatExtremes<T> {
 
     fn size(&self) -> usize {
         self.found.capacity() * size_of::<T::Native>() + self.seen.size()
+    }
+}
+
+/// DataFusion's extreme over a window that slides, which orders NaNs by their sign, over values with one NaN.
+#[derive(Debug)]
+pub(crate) struct SlidingExtreme(Box<dyn Accumulator>);
+
+impl SlidingExtreme {
+    pub(crate) fn new(standard: Box<dyn Accumulator>) -> Self {
+        Self(standard)
+    }
+}
+
+fn with_one_nan(values: &[ArrayRef]) -> Vec<ArrayRef> {
+    fn of<T: Real>(values: &ArrayRef) -> ArrayRef {
+        let one: PrimitiveArray<T> = values.as_primitive::<T>().unary(T::one_nan);
+        Arc::new(one)
+    }
+    let one = |values: &ArrayRef| match values.data_type() {
+        DataType::Float16 => of::<Float16Type>(values),
+        DataType::Float32 => of::<Float32Type>(values),
+        DataType::Float64 => of::<Float64Type>(values),
+        _ => Arc::clone(values),
+    };
+    values.iter().map(one).collect()
+}
+
+impl Accumulator for SlidingExtreme {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.update_batch(&with_one_nan(values))
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.retract_batch(&with_one_nan(values))
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.0.supports_retract_batch()
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.0.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.0.merge_batch(states)
     }
 }
 

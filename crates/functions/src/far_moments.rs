@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray};
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{is_not_null, not, nullif};
 use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike};
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -56,7 +58,7 @@ impl Computed {
     }
 }
 
-/// DataFusion's function where all moments are near, and the same in microseconds where one is far. A part of a moment is computed
+/// DataFusion's function of moments that are near, and the same in microseconds of those that are far. A part of a moment is computed
 /// alike for all of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FarMoments {
@@ -115,7 +117,8 @@ impl ScalarUDFImpl for FarMoments {
             return self.near.invoke_with_args(args);
         }
         let ColumnarValue::Scalar(by) = &args.args[0] else { return self.near.invoke_with_args(args) };
-        let changed = match (self.computed, by.try_as_str().flatten(), by) {
+        let (near, moments) = apart(&moments)?;
+        let far = match (self.computed, by.try_as_str().flatten(), by) {
             (Computed::Truncated, Some(unit), _) => all_truncated(&moments, zone, &unit.to_lowercase())?,
             (Computed::Binned, _, ScalarValue::IntervalMonthDayNano(Some(width))) => {
                 let Some(origin) = origin_of(args.args.get(2))? else { return self.near.invoke_with_args(args) };
@@ -123,8 +126,20 @@ impl ScalarUDFImpl for FarMoments {
             }
             _ => return self.near.invoke_with_args(args),
         };
-        as_given(changed, is_scalar)
+        let is_far = is_not_null(&far)?;
+        let (number_rows, mut args) = (near.len(), args);
+        args.args[1] = ColumnarValue::Array(near);
+        let near = self.near.invoke_with_args(ScalarFunctionArgs { number_rows, ..args })?.to_array(number_rows)?;
+        as_given(zip(&is_far, &far, &near)?, is_scalar)
     }
+}
+
+/// The moments that nanoseconds reach, and the others, each with NULL for the rest: what is computed of one is the same whatever is beside
+/// it.
+fn apart(moments: &ArrayRef) -> Result<(ArrayRef, ArrayRef)> {
+    let is_near: BooleanArray =
+        moments.as_primitive::<TimestampMicrosecondType>().iter().map(|it| it.map(|it| NEAR.contains(&it))).collect();
+    Ok((nullif(moments, &not(&is_near)?)?, nullif(moments, &is_near)?))
 }
 
 fn all_truncated(moments: &ArrayRef, zone: Option<Arc<str>>, unit: &str) -> Result<ArrayRef> {

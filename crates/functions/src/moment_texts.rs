@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::kept_names::map_named;
+use crate::moments_in_time::SessionZone;
 use crate::wall_time::{Unit, as_given, zone_of};
 
 /// The rule, for after types are made equal: what is written beside texts is cast by then.
@@ -32,7 +33,8 @@ impl AnalyzerRule for MomentTexts {
         "pithead_moment_texts"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let zone = SessionZone::of(config);
         let changed = plan.transform_down_with_subqueries(|node| {
             if !has_cast_to_text(&node)? {
                 return Ok(Transformed::no(node));
@@ -44,7 +46,8 @@ impl AnalyzerRule for MomentTexts {
                         Some((moment, to)) if matches!(moment.get_type(&schema)?, DataType::Timestamp(..)) => (moment, to),
                         _ => return Ok(Transformed::no(part)),
                     };
-                    Ok(Transformed::yes(cast(moment_text_udf().call(vec![moment.clone()]), to.clone())))
+                    let moment = zone.here(moment.clone(), &schema).data;
+                    Ok(Transformed::yes(cast(moment_text_udf().call(vec![moment]), to.clone())))
                 })
             })
         })?;

@@ -10,13 +10,14 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
-use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::at_zone::{AT_ZONE, as_it_is, at_zone, has_zone};
 use crate::by_type::{by_type, is_by_type};
+use crate::day_sums::{by_moment, in_micros, is_interval};
 use crate::kept_names::map_named;
 use crate::looked_for;
 use crate::one_value::compares;
@@ -120,7 +121,12 @@ impl SessionZone {
                 args.update_data(|args| Expr::ScalarFunction(ScalarFunction { func: function.func, args }))
             }
             Expr::Case(case) => self.case(case, schema),
-            Expr::Cast(cast) => self.casted(cast, schema),
+            Expr::Cast(Cast { expr, field }) => {
+                self.casted(*expr, field, |expr, field| Expr::Cast(Cast { expr, field }), schema)
+            }
+            Expr::TryCast(TryCast { expr, field }) => {
+                self.casted(*expr, field, |expr, field| Expr::TryCast(TryCast { expr, field }), schema)
+            }
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
                 self.sum(*left, op, *right, schema)
             }
@@ -148,12 +154,22 @@ impl SessionZone {
         })
     }
 
-    /// A moment and an interval: days and months are those of the session's zone.
+    /// A moment and an interval: days and months are those of the session's zone. Or a moment taken from another, which may be a day or
+    /// a wall time.
     fn sum(&self, left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Transformed<Expr> {
         let sign = if op == Operator::Plus { 1 } else { -1 };
         let (moment, interval) = match [is_interval(&left, schema), is_interval(&right, schema)] {
             [false, true] => (left, right),
             [true, false] if op == Operator::Plus => (right, left),
+            _ if op == Operator::Minus && [&left, &right].iter().all(|side| is_moment(side, schema)) => {
+                let sides = self.moments([left, right], schema);
+                let is_mixed = sides.iter().any(|side| side.transformed);
+                let [left, right] = sides.map(|side| match is_mixed {
+                    true => Transformed::yes(self.here(side.data, schema).data),
+                    false => side,
+                });
+                return binary(left, op, right);
+            }
             _ => return binary(Transformed::no(left), op, Transformed::no(right)),
         };
         let is_zoned = moment.get_type(schema).is_ok_and(|of| has_zone(&of));
@@ -185,23 +201,35 @@ impl SessionZone {
         Transformed::new_transformed(Expr::Case(Case { expr: case.expr, when_then_expr, else_expr }), changed)
     }
 
-    fn casted(&self, cast: Cast, schema: &DFSchema) -> Transformed<Expr> {
-        let Cast { expr, field } = cast;
+    /// A cast, of which nothing can fail but what `made` makes.
+    fn casted(&self, expr: Expr, field: FieldRef, made: Made, schema: &DFSchema) -> Transformed<Expr> {
         let (from, to) = (expr.get_type(schema).ok(), field.data_type());
         let is_wall_time = matches!(from, Some(DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64));
         if let DataType::Timestamp(_, Some(zone)) = to {
-            let expr = self.moment(*expr, to, schema);
+            if from.as_ref().is_some_and(|from| from.is_string()) && !is_same(zone, &self.name) {
+                let here = Arc::new(field.as_ref().clone().with_data_type(self.here_of(to)));
+                return Transformed::yes(made(Box::new(as_it_is(made(Box::new(expr), here))), field));
+            }
+            let expr = self.moment(expr, to, schema);
             let keeps_number = is_same(zone, "UTC") && !expr.transformed;
-            let there = expr.update_data(|expr| Expr::Cast(Cast { expr: Box::new(expr), field: Arc::clone(&field) }));
+            let there = expr.update_data(|expr| made(Box::new(expr), Arc::clone(&field)));
             return if is_wall_time && !keeps_number { Transformed::yes(as_it_is(there.data)) } else { there };
         }
         let is_elsewhere = from.is_some_and(|from| has_zone(&from)) && !is_same(&self.name, "UTC");
-        let expr = self.here(*expr, schema);
+        let expr = self.here(expr, schema);
         let expr = match is_elsewhere && matches!(to, DataType::Timestamp(_, None)) {
             true => Transformed::yes(to_local_time(vec![expr.data])),
             false => expr,
         };
-        expr.update_data(|expr| Expr::Cast(Cast { expr: Box::new(expr), field }))
+        expr.update_data(|expr| made(Box::new(expr), field))
+    }
+
+    /// The type of the same moments in this zone.
+    fn here_of(&self, of: &DataType) -> DataType {
+        match of {
+            DataType::Timestamp(unit, _) => DataType::Timestamp(*unit, Some(Arc::clone(&self.name))),
+            other => other.clone(),
+        }
     }
 
     /// [`SessionZone::moment`], if there is a type.
@@ -213,7 +241,7 @@ impl SessionZone {
     }
 
     /// A moment in this zone.
-    fn here(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    pub(crate) fn here(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         match expr.get_type(schema) {
             Ok(DataType::Timestamp(unit, Some(zone))) if !is_same(&zone, &self.name) => {
                 Transformed::yes(cast(expr, DataType::Timestamp(unit, Some(Arc::clone(&self.name)))))
@@ -260,14 +288,6 @@ fn fine<const N: usize>(operands: [Transformed<Expr>; N], schema: &DFSchema) -> 
         Some((Some(of), true)) => Transformed::yes(as_it_is(cast(operand.data, in_micros(&of)))),
         _ => operand,
     })
-}
-
-/// Moments of a type in microseconds.
-fn in_micros(of: &DataType) -> DataType {
-    match of {
-        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
-        other => other.clone(),
-    }
 }
 
 /// Whether what is compared with moments of a type in seconds or milliseconds has no finer digits.
@@ -320,60 +340,13 @@ fn binary(left: Transformed<Expr>, op: Operator, right: Transformed<Expr>) -> Tr
     Transformed::new_transformed(expr, changed)
 }
 
-fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+/// Makes a cast to the type of a field.
+type Made = fn(Box<Expr>, FieldRef) -> Expr;
+
+/// Whether an expression is a moment, a wall time or a day.
+fn is_moment(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Timestamp(..) | DataType::Date32 | DataType::Date64))
 }
 
-fn by_moment(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
-        return Transformed::no(expr);
-    };
-    let is_day = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
-    let has_hours = |expr: &Expr| match expr {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds != 0,
-        Expr::Literal(ScalarValue::IntervalDayTime(Some(interval)), _) => interval.milliseconds != 0,
-        Expr::Literal(..) => false,
-        other => matches!(other.get_type(schema), Ok(DataType::Interval(_))),
-    };
-    let moment = |day: Box<Expr>| Box::new(cast(*day, DataType::Timestamp(TimeUnit::Microsecond, None)));
-    let is_coarse =
-        |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, _)));
-    let micros = |moment: Box<Expr>| {
-        let of = moment.get_type(schema).map_or(DataType::Timestamp(TimeUnit::Microsecond, None), |of| in_micros(&of));
-        Box::new(cast(*moment, of))
-    };
-    let counts_days = |expr: &Expr| expr.get_type(schema).is_ok_and(|of| of.is_integer());
-    if is_day(&left) && counts_days(&right) {
-        return Transformed::yes(days_later(*left, op, *right));
-    }
-    if op == Operator::Plus && is_day(&right) && counts_days(&left) {
-        return Transformed::yes(days_later(*right, op, *left));
-    }
-    let (left, right, changed) = if is_coarse(&left) && is_interval(&right, schema) {
-        (micros(left), right, true)
-    } else if op == Operator::Plus && is_coarse(&right) && is_interval(&left, schema) {
-        (left, micros(right), true)
-    } else if is_day(&left) && has_hours(&right) {
-        (moment(left), right, true)
-    } else if op == Operator::Plus && is_day(&right) && has_hours(&left) {
-        (left, moment(right), true)
-    } else {
-        (left, right, false)
-    };
-    let sum = Expr::BinaryExpr(BinaryExpr { left, op, right });
-    if changed { Transformed::yes(sum) } else { Transformed::no(sum) }
-}
-
-/// The day so many days later or sooner. DataFusion makes an interval of the number, in hours, by which a day would become a moment.
-fn days_later(day: Expr, op: Operator, count: Expr) -> Expr {
-    let sum = |left, right| Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) });
-    let days = match &count {
-        Expr::Literal(count, _) => count.cast_to(&DataType::Int32),
-        _ => Ok(ScalarValue::Null),
-    };
-    if let Ok(ScalarValue::Int32(Some(days))) = days {
-        return sum(day, lit(ScalarValue::new_interval_mdn(0, days, 0)));
-    }
-    let number = sum(cast(cast(day, DataType::Int32), DataType::Int64), cast(count, DataType::Int64));
-    cast(cast(number, DataType::Int32), DataType::Date32)
-}
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
-//! [`NamedCasts`]: a cast that is told from what it casts by its name, too.
+//! [`NamedCasts`]: a cast that is told from what it casts by its name, too, and one subquery's predicate from another's.
 //!
-//! The planner names `CAST(x AS T)` as `x`, and refuses a statement in which both are columns of one relation: `SELECT sum(x),
-//! sum(CAST(x AS double))`. Where it does, the statement is planned again with each cast in this function, which has a name of its
-//! own. The first rule of the optimiser takes the function away, and leaves the name.
+//! The planner names `CAST(x AS T)` as `x`, and `x IN (…)` as `IN` whatever the subquery is. It refuses a statement in which two columns
+//! of one relation have one name: `SELECT sum(x), sum(CAST(x AS double))`. Where it does, the statement is planned again with each of
+//! them in this function, which has a name of its own. The first rule of the optimiser takes the function away, and leaves the name.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use pithead_model::RESERVED;
 
 use crate::kept_names::map_named;
 
-/// The function's name, which no SQL text can spell: its arguments are the cast, and the type as a text.
+/// The function's name, which no SQL text can spell: its arguments are the cast, and the type as a text; or the predicate, and its
+/// text.
 pub const NAMED_CAST: &str = "\u{0}cast";
 
 /// The function itself.
@@ -58,7 +59,7 @@ impl OptimizerRule for NamedCasts {
 /// An expression without the function, and a subquery whose column has a name of its own.
 fn plain(expr: Expr) -> Result<Transformed<Expr>> {
     if let Some(cast) = cast_of(&expr) {
-        return Ok(Transformed::yes(cast.clone()));
+        return Ok(Transformed::yes(plain(cast.clone())?.data));
     }
     match expr {
         Expr::InSubquery(query) => named_apart(query),
@@ -178,6 +179,7 @@ impl ScalarUDFImpl for NamedCast {
         Ok(match cast {
             Expr::TryCast(cast) => format!("TRY_CAST({} AS {to})", cast.expr.schema_name()),
             Expr::Cast(cast) => format!("CAST({} AS {to})", cast.expr.schema_name()),
+            Expr::InSubquery(_) | Expr::Exists(_) => to.to_string(),
             other => format!("CAST({} AS {to})", other.schema_name()),
         })
     }

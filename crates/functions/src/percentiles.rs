@@ -120,7 +120,12 @@ impl Place {
         let (lower, part) = (*lower, place.fract());
         let next = above.iter().copied().min_by(order).unwrap_or(lower);
         let is_one = part == 0.0 || lower.total_cmp(&next).is_eq();
-        Ok(Some(if is_one { lower } else { lower + (next - lower) * part }))
+        let width = next - lower;
+        Ok(Some(match width.is_finite() {
+            _ if is_one => lower,
+            true => lower + width * part,
+            false => lower * (1.0 - part) + next * part,
+        }))
     }
 
     fn array(&self, values: Vec<Option<f64>>) -> ArrayRef {
@@ -246,5 +251,13 @@ mod tests {
         assert_eq!(place(0.5, false).among(&none).unwrap(), None);
         let ends: ArrayRef = Arc::new(Float64Array::from(vec![f64::INFINITY, f64::INFINITY]));
         assert_eq!(place(0.3, false).among(&ends).unwrap(), Some(f64::INFINITY));
+        for (ends, share, expected) in [
+            ([f64::NEG_INFINITY, 5.0], 0.5, f64::NEG_INFINITY),
+            ([-1e308, 1e308], 0.25, -5e307),
+            ([5.0, f64::INFINITY], 0.5, f64::INFINITY),
+        ] {
+            let ends: ArrayRef = Arc::new(Float64Array::from(ends.to_vec()));
+            assert_eq!(place(share, false).among(&ends).unwrap(), Some(expected));
+        }
     }
 }

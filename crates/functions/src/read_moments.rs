@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit};
-use chrono::format::{Item, Parsed, StrftimeItems, parse_and_remainder};
+use chrono::format::{Item, Numeric, Parsed, StrftimeItems, parse_and_remainder};
 use chrono::{NaiveDateTime, TimeDelta};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -101,7 +101,13 @@ impl<'a> Format<'a> {
         let mut parsed = Parsed::new();
         let mut rest = text.trim();
         for (items, digits_max) in &self.0 {
-            rest = parse_and_remainder(&mut parsed, rest, items.iter()).ok()?;
+            for item in items {
+                let is_year = matches!(item, Item::Numeric(Numeric::Year | Numeric::IsoYear, _));
+                if is_year && rest.trim_start().starts_with('+') {
+                    return None;
+                }
+                rest = parse_and_remainder(&mut parsed, rest, std::iter::once(item)).ok()?;
+            }
             if *digits_max > 0 {
                 let count = rest.bytes().take_while(u8::is_ascii_digit).count();
                 if !(1..=*digits_max).contains(&count) {
@@ -125,6 +131,14 @@ fn items(written: &str, part: std::ops::Range<usize>) -> Result<Vec<Item<'_>>> {
 }
 
 fn moment_of(mut parsed: Parsed) -> Option<NaiveDateTime> {
+    // A leap second is none in SQL.
+    if parsed.second() == Some(60) {
+        return None;
+    }
+    // Two digits are years from 1969 to 2068; chrono's are from 1970 to 2069.
+    if parsed.year_mod_100() == Some(69) && parsed.year().is_none() && parsed.year_div_100().is_none() {
+        parsed.set_year(1969).ok()?;
+    }
     if parsed.timestamp().is_some() {
         return parsed.to_naive_datetime_with_offset(0).ok();
     }
@@ -172,6 +186,12 @@ mod tests {
             ("2024/01", "%Y/%m", Some("2024-01-01T00:00:00")),
             ("2 Jan 2024, 3 PM", "%d %b %Y, %I %p", Some("2024-01-02T15:00:00")),
             ("2024-01-02 03:04:05 +0200", "%Y-%m-%d %H:%M:%S %z", Some("2024-01-02T01:04:05")),
+            ("69", "%y", Some("1969-01-01T00:00:00")),
+            ("68", "%y", Some("2068-01-01T00:00:00")),
+            ("70", "%y", Some("1970-01-01T00:00:00")),
+            ("23:59:60", "%H:%M:%S", None),
+            ("+2024-01-01", "%Y-%m-%d", None),
+            ("x +2024", "x %Y", None),
             ("2024-02-30", "%Y-%m-%d", None),
             ("2024-01-02 x", "%Y-%m-%d", None),
             ("x", "%Y", None),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, JoinType, NullEquality, Result};
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder};
+
+use crate::counted_rows::row_number;
 
 /// The plan of a statement just after the SQL was read, with both operators over bags as SQL defines them.
 ///

@@ -12,11 +12,12 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, LogicalPlan, Signature, WindowFrameBound, WindowFunctionDefinition,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, LogicalPlan, Signature, WindowFrameBound,
+    WindowFunctionDefinition,
 };
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
@@ -109,16 +110,19 @@ impl Accumulator for SlidingFloats {
 /// Puts a function that can be computed over any frame in the place of each that cannot over its own.
 pub(crate) fn over_any_frame(plan: LogicalPlan) -> Result<LogicalPlan> {
     let replaced = plan.transform_up(|node| match node {
-        LogicalPlan::Window(_) => map_named(node, |expr| expr.transform_up(|part| Ok(anew(part)))),
+        LogicalPlan::Window(window) => {
+            let schema = Arc::clone(window.input.schema());
+            map_named(LogicalPlan::Window(window), |expr| expr.transform_up(|part| Ok(anew(part, &schema))))
+        }
         node => Ok(Transformed::no(node)),
     })?;
     Ok(replaced.data)
 }
 
 /// The window function with rows of its own, where rows leave its frame.
-fn anew(expr: Expr) -> Transformed<Expr> {
+fn anew(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::WindowFunction(mut call) = expr else { return Transformed::no(expr) };
-    match sliding(&call) {
+    match sliding(&call, schema) {
         Some(function) => {
             call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(AggregateUDF::new_from_impl(Anew(function))));
             Transformed::yes(Expr::WindowFunction(call))
@@ -128,11 +132,12 @@ fn anew(expr: Expr) -> Transformed<Expr> {
 }
 
 /// The function, if it may be one of which nothing can be taken away.
-fn sliding(call: &WindowFunction) -> Option<Arc<AggregateUDF>> {
+fn sliding(call: &WindowFunction, schema: &DFSchema) -> Option<Arc<AggregateUDF>> {
     let WindowFunctionDefinition::AggregateUDF(function) = &call.fun else { return None };
-    let WindowFunctionParams { window_frame, distinct, .. } = &call.params;
+    let WindowFunctionParams { args, window_frame, distinct, .. } = &call.params;
     let slides = !matches!(&window_frame.start_bound, WindowFrameBound::Preceding(value) if value.is_null());
-    let is_known = !distinct && ["sum", "avg", "count", "min", "max"].contains(&function.name());
+    let is_nested = args.iter().any(|arg| arg.get_type(schema).is_ok_and(|of| of.is_nested()));
+    let is_known = !distinct && !is_nested && ["sum", "avg", "count", "min", "max"].contains(&function.name());
     (slides && !is_known && function.inner().downcast_ref::<Anew>().is_none()).then(|| Arc::clone(function))
 }
 

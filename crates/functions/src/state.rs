@@ -31,9 +31,11 @@ use crate::balanced::BalancedFilters;
 use crate::bounded::SessionMemory;
 use crate::branches::Branches;
 use crate::by_type::by_type_udfs;
+use crate::bytes_in_texts::BytesInTexts;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
 use crate::correlated_names::CorrelatedNames;
+use crate::counted_rows::counted_rows_udwfs;
 use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
@@ -48,6 +50,7 @@ use crate::moment_texts::{MomentTexts, moment_text_udf};
 use crate::moments_in_time::Moments;
 use crate::named_calls::NamedCalls;
 use crate::named_casts::{NamedCasts, named_cast_udf};
+use crate::octets::octets_udfs;
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
 use crate::ordered_lists::ordered_udafs;
@@ -132,6 +135,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         context.register_udaf(aggregate.as_ref().clone());
     }
     spread_udafs().into_iter().for_each(|aggregate| context.register_udaf(aggregate));
+    counted_rows_udwfs().for_each(|function| context.register_udwf(function));
     context.register_udf(named_cast_udf());
     context.register_udf(merged_key_udf());
     context.register_udf(at_zone_udf());
@@ -145,7 +149,9 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     by_type_udfs()
         .chain(far_moments_udfs())
         .chain(series_udfs())
+        .chain(octets_udfs())
         .chain(read_moments_udfs())
+        .chain(crate::whole_decimals::whole_decimals_udfs())
         .for_each(|function| context.register_udf(function));
     options.functions.register(&context);
     context.state()
@@ -185,6 +191,7 @@ fn made(options: &EngineOptions) -> Arc<SessionState> {
 
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(BytesInTexts));
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
     // Sums of days and hours are moments from here on; and what is said of a union's moments hangs on the type that they have.

@@ -3,9 +3,11 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
-use datafusion::functions::unicode::expr_fn::{character_length, substring};
+use datafusion::functions::unicode::expr_fn::substring;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, cast, lit, when};
+
+use crate::octets::text_length;
 
 /// Plans places of texts; the engine's planner knows those of lists.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ fn characters(text: &Expr, first: Expr, last: Expr) -> Result<Expr> {
 /// A place, counted from the front.
 fn from_front(text: &Expr, place: Expr) -> Result<Expr> {
     let place = cast(place, DataType::Int64);
-    let length = cast(character_length(text.clone()), DataType::Int64);
+    let length = cast(text_length(text.clone()), DataType::Int64);
     when(place.clone().lt(lit(0_i64)), length + place.clone() + lit(1_i64)).otherwise(place)
 }
 

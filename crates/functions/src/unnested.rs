@@ -6,7 +6,6 @@ use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
@@ -17,6 +16,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::balanced::conjunction;
+use crate::counted_rows::row_number;
 use crate::kept_names::{map_named, named};
 use crate::subqueries::is_subquery;
 

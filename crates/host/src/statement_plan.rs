@@ -67,7 +67,7 @@ pub(crate) fn is_refused(error: &DataFusionError) -> bool {
     }
 }
 
-/// The statement with a name for each cast of columns, for each column of a later branch of a UNION, and for each that comes again within
+/// The statement with a name for each cast of columns and each predicate of a subquery, for each column of a later branch of a UNION, and for each that comes again within
 /// a query; none where there are none.
 fn with_names_apart(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(sql) = &mut statement else { return None };
@@ -83,6 +83,11 @@ fn with_names_apart(mut statement: Statement) -> Option<Statement> {
             let to = data_type.to_string();
             let cast = std::mem::replace(expr, null());
             *expr = call(NAMED_CAST, [cast, Expr::Value(Value::SingleQuotedString(to).into())]);
+        } else if matches!(expr, Expr::InSubquery { .. } | Expr::Exists { .. }) {
+            found = true;
+            let text = expr.to_string();
+            let predicate = std::mem::replace(expr, null());
+            *expr = call(NAMED_CAST, [predicate, Expr::Value(Value::SingleQuotedString(text).into())]);
         }
         ControlFlow::<()>::Continue(())
     });

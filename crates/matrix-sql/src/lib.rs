@@ -19,6 +19,7 @@
 mod aggregates;
 mod blobs;
 mod combine_groups;
+mod counted;
 mod known_cells;
 mod outcomes;
 mod scalars;

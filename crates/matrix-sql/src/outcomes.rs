@@ -10,9 +10,13 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl,
 use pithead_matrix::{Outcome, Partials, Ranks, Test};
 
 use crate::blobs::{Blobs, malformed};
+use crate::counted::Counted;
 
 const NAME: &str = "t_stat";
 const FLOATS: [&str; 7] = ["score", "p_value", "log2_fold_change", "share", "share_other", "mean", "mean_other"];
+
+/// The bytes of an outcome.
+const OUTCOME_BYTES: usize = size_of::<i32>() + FLOATS.len() * size_of::<f64>();
 
 /// The result type of `t_stat`: a list of `(group, score, p_value, log2_fold_change, share, share_other, mean,
 /// mean_other)`, with shares of cells whose value is not zero.
@@ -58,7 +62,8 @@ impl ScalarUDFImpl for TStat {
         let test = Test::parse(text(test)?).map_err(|error| malformed(NAME, error))?;
         let partials = Blobs::of(&partials.to_array(args.number_rows)?, NAME)?;
         let ranks = args.args.get(2).map(|ranks| Blobs::of(&ranks.to_array(args.number_rows)?, NAME)).transpose()?;
-        Ok(ColumnarValue::Array(outcomes(&partials, &test, ranks.as_ref())?))
+        let result = Counted::of(NAME, &args.config_options);
+        Ok(ColumnarValue::Array(outcomes(&partials, &test, ranks.as_ref(), result)?))
     }
 }
 
@@ -71,7 +76,7 @@ fn text(value: &ColumnarValue) -> Result<&str> {
     }
 }
 
-fn outcomes(partials: &Blobs, test: &Test, ranks: Option<&Blobs>) -> Result<ArrayRef> {
+fn outcomes(partials: &Blobs, test: &Test, ranks: Option<&Blobs>, mut result: Counted) -> Result<ArrayRef> {
     let mut columns = Columns::default();
     let mut lengths = Vec::with_capacity(partials.len());
     let mut valid = Vec::with_capacity(partials.len());
@@ -84,13 +89,14 @@ fn outcomes(partials: &Blobs, test: &Test, ranks: Option<&Blobs>) -> Result<Arra
             let ranks = ranks.map_err(|error| malformed(NAME, error))?;
             test.run(&partials, ranks.as_ref(), &mut found).map_err(|error| malformed(NAME, error))?;
         }
+        result.grow(found.len() * OUTCOME_BYTES)?;
         test.groups.iter().zip(&found).for_each(|(group, outcome)| columns.push(*group, outcome));
         lengths.push(found.len());
         valid.push(partials.get(row).is_some());
     }
     let item = Arc::new(Field::new("item", DataType::Struct(fields()), false));
     let list = ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), columns.finish()?, Some(NullBuffer::from(valid)))?;
-    Ok(Arc::new(list))
+    Ok(result.held(Arc::new(list)))
 }
 
 #[derive(Default)]

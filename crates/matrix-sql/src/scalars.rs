@@ -10,6 +10,7 @@ use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUD
 use pithead_matrix::{Accumulate, Cells, Codec, GramParts, RankSums, Row, RowBuffer, Values, take_cells};
 
 use crate::blobs::{Blobs, constant, malformed};
+use crate::counted::Counted;
 use crate::known_cells::cells;
 use crate::outcomes::TStat;
 
@@ -43,7 +44,7 @@ impl OfRow {
         Self { function, signature: Signature::any(2, Volatility::Immutable) }
     }
 
-    fn run(&self, rows: &Blobs, cells: &Cells) -> Result<ArrayRef> {
+    fn run(&self, rows: &Blobs, cells: &Cells, mut result: Counted) -> Result<ArrayRef> {
         let (mut accumulate, mut ranks, mut buffer) = (Accumulate::default(), RankSums::default(), RowBuffer::default());
         let mut parts = GramParts::default();
         let mut builder = BinaryViewBuilder::with_capacity(rows.len());
@@ -61,9 +62,10 @@ impl OfRow {
                 RowFunction::GramPart => parts.row(bytes, cells, &mut out),
             };
             done.map_err(|error| malformed(self.name(), error))?;
+            result.grow(out.len())?;
             builder.append_value(&out);
         }
-        Ok(Arc::new(builder.finish()))
+        Ok(result.held(Arc::new(builder.finish())))
     }
 }
 
@@ -98,7 +100,8 @@ impl ScalarUDFImpl for OfRow {
         let [rows, known] = args.args.as_slice() else { return exec_err!("{}() takes two arguments", self.name()) };
         let cells = cells(constant(known, self.name(), "what is known of the cells")?, self.name())?;
         let rows = rows.to_array(args.number_rows)?;
-        Ok(ColumnarValue::Array(self.run(&Blobs::of(&rows, self.name())?, &cells)?))
+        let result = Counted::of(self.name(), &args.config_options);
+        Ok(ColumnarValue::Array(self.run(&Blobs::of(&rows, self.name())?, &cells, result)?))
     }
 }
 
@@ -166,5 +169,42 @@ impl ScalarUDFImpl for DenseRow {
             builder.append_value(&out);
         }
         Ok(ColumnarValue::Array(Arc::new(builder.finish())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::BinaryViewArray;
+    use arrow::datatypes::Field;
+    use datafusion::common::config::ConfigOptions;
+    use pithead_matrix::{CellsSpec, GROUPS_MAX};
+
+    use super::*;
+
+    /// A row of few bytes gives a result for each group.
+    #[test]
+    fn results_of_many_groups_are_counted() {
+        let known = CellsSpec { n_cells: 10, n_groups: GROUPS_MAX, ..CellsSpec::default() }.encode().unwrap();
+        let mut row = Vec::new();
+        Row { n_cells: 10, cells: &[3], values: Values::Floats(&[1.0]) }.encode(Codec::None, &mut row);
+        let run = |function: RowFunction, rows: usize| {
+            let rows_of = BinaryViewArray::from_iter_values(vec![&row; rows]);
+            let field = |of| Arc::new(Field::new("", of, true));
+            OfRow::new(function).invoke_with_args(ScalarFunctionArgs {
+                args: vec![
+                    ColumnarValue::Array(Arc::new(rows_of)),
+                    ColumnarValue::Scalar(ScalarValue::BinaryView(Some(known.clone()))),
+                ],
+                arg_fields: vec![field(DataType::BinaryView), field(DataType::BinaryView)],
+                number_rows: rows,
+                return_field: field(DataType::BinaryView),
+                config_options: Arc::new(ConfigOptions::default()),
+            })
+        };
+        for function in [RowFunction::Accumulate, RowFunction::RankSums] {
+            assert!(run(function, 3).is_ok(), "{function:?}");
+            let refused = run(function, 8_192).err().unwrap_or_else(|| panic!("{function:?} took more than there is"));
+            assert!(refused.to_string().contains("Resources exhausted"), "{function:?}: {refused}");
+        }
     }
 }

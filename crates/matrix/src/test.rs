@@ -1,6 +1,8 @@
 //! [`Test`], the function TStat of MSG Express (Montana et al. 2023, section 6): from a gene's partials to scores and
 //! p-values of each group against the other cells or against a reference group.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{Malformed, Result};
@@ -79,7 +81,13 @@ pub struct Outcome {
 impl Test {
     /// Reads a test from JSON.
     pub fn parse(text: &str) -> Result<Test> {
-        serde_json::from_str(text).map_err(|error| Malformed::new(format!("a test cannot be read: {error}")))
+        let test: Test =
+            serde_json::from_str(text).map_err(|error| Malformed::new(format!("a test cannot be read: {error}")))?;
+        let mut known = HashSet::with_capacity(test.groups.len());
+        match test.groups.iter().find(|group| !known.insert(**group)) {
+            Some(twice) => Err(Malformed::new(format!("a test names group {twice} twice"))),
+            None => Ok(test),
+        }
     }
 
     /// The test as JSON.
@@ -188,6 +196,13 @@ fn rests(groups: &[Moments]) -> Vec<Moments> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_named_once() {
+        let parsed = |groups: &str| Test::parse(&format!(r#"{{"method": "t-test", "groups": {groups}}}"#));
+        assert_eq!(parsed("[1, 0, 2]").unwrap().groups, [1, 0, 2]);
+        assert!(parsed("[1, 0, 1]").unwrap_err().to_string().contains("group 1 twice"));
+    }
 
     fn moments(values: &[f64]) -> Moments {
         let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, internal_err, resources_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
@@ -18,9 +18,14 @@ use datafusion::physical_expr::expressions::{BinaryExpr as PhysicalBinary, Colum
 
 use super::growth::Growth;
 use super::session_memory::{Holder, SessionMemory};
+use crate::one_value::is_constant;
 
 /// The most bytes of a result that need no reservation.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
+/// The most steps for a row: some seconds, in which its thread does nothing else.
+const STEPS_MAX: u64 = 1 << 30;
+/// The most bytes of a text whose end is told by 32 bits.
+const TEXT_BYTES_MAX: u64 = i32::MAX as u64;
 
 /// A function that takes the place of another and does the same, except that it reserves memory. It is never registered
 /// and never travels: it is replaced by the original before anybody but the optimiser and the engine sees it.
@@ -28,6 +33,9 @@ const UNCOUNTED_BYTES: u64 = 1 << 20;
 pub(crate) struct Bounded {
     inner: Arc<ScalarUDF>,
     growth: Growth,
+    /// Whether it is there for as long as the optimiser works. What that computes becomes a part of the plan, which holds no
+    /// reservation, so large constants are left to the run.
+    folds: bool,
 }
 
 /// The function that takes an expression's place; none where the expression cannot make a large result of its
@@ -37,24 +45,30 @@ pub(crate) fn bounded(expr: &Expr) -> Option<Bounded> {
         Expr::ScalarFunction(function) => {
             let growth = Growth::of(function.func.name())?;
             let is_bounded = function.func.inner().downcast_ref::<Bounded>().is_some();
-            (!is_bounded).then(|| Bounded { inner: Arc::clone(&function.func), growth })
+            (!is_bounded).then(|| Bounded { inner: Arc::clone(&function.func), growth, folds: false })
         }
         Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => {
-            Some(Bounded { inner: Arc::new(ScalarUDF::new_from_impl(Joined::default())), growth: Growth::Together })
+            let inner = Arc::new(ScalarUDF::new_from_impl(Joined::default()));
+            Some(Bounded { inner, growth: Growth::Together, folds: false })
         }
         _ => None,
     }
 }
 
-/// Whether the optimiser may make a large constant of such an expression over constants.
+/// Whether the optimiser may make a large constant of such an expression.
 pub(crate) fn may_fold(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(function) if Growth::of(function.func.name()).is_some_and(Growth::is_by_number))
+    let growth = match expr {
+        Expr::ScalarFunction(function) => Growth::of(function.func.name()),
+        Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => Some(Growth::Together),
+        _ => None,
+    };
+    growth.is_some_and(|growth| growth.multiplies() || is_constant(expr))
 }
 
 /// The original function over its arguments; the expression itself where nothing took its place.
 pub(crate) fn plain(function: ScalarFunction) -> (bool, Expr) {
     match function.func.inner().downcast_ref::<Bounded>() {
-        Some(bounded) => (true, Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&bounded.inner), args: function.args })),
+        Some(bounded) => (true, bounded.plain(function.args)),
         None => (false, Expr::ScalarFunction(function)),
     }
 }
@@ -62,6 +76,21 @@ pub(crate) fn plain(function: ScalarFunction) -> (bool, Expr) {
 impl Bounded {
     pub(super) fn growth(&self) -> Growth {
         self.growth
+    }
+
+    /// The same for the optimiser.
+    pub(crate) fn folding(self) -> Bounded {
+        Bounded { folds: true, ..self }
+    }
+
+    fn plain(&self, mut args: Vec<Expr>) -> Expr {
+        if self.inner.inner().is::<Joined>()
+            && args.len() == 2
+            && let Some((right, left)) = args.pop().zip(args.pop())
+        {
+            return Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op: Operator::StringConcat, right: Box::new(right) });
+        }
+        Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&self.inner), args })
     }
 
     /// The function, over the arguments of the expression that it was made for.
@@ -138,6 +167,10 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        // It joins constants, whatever their size.
+        if self.growth == Growth::Separators && joined_bytes(&arguments) > UNCOUNTED_BYTES {
+            return Ok(ExprSimplifyResult::Original(arguments));
+        }
         self.inner.inner().simplify(arguments, context)
     }
 
@@ -149,28 +182,50 @@ impl ScalarUDFImpl for Bounded {
         self.inner.inner().short_circuits()
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { args.number_rows };
-        let bytes = self.growth.bytes(&args.args, rows)?;
-        let most = bytes.iter().copied().fold(0, u64::saturating_add);
-        if most <= UNCOUNTED_BYTES {
+        let mut bytes = self.growth.bytes(&args.args, rows)?;
+        if bytes.iter().copied().fold(0, u64::saturating_add) <= UNCOUNTED_BYTES {
             return self.inner.invoke_with_args(args);
+        }
+        if self.growth == Growth::Listed && bytes.iter().any(|bytes| *bytes > TEXT_BYTES_MAX) {
+            return resources_err!("a result of {} has more than {TEXT_BYTES_MAX} bytes", self.name());
+        }
+        if self.growth == Growth::Steps && !self.folds {
+            return match bytes.iter().find(|steps| **steps > STEPS_MAX) {
+                Some(steps) => resources_err!("{} of such long texts takes {steps} steps; at most {STEPS_MAX}", self.name()),
+                None => self.inner.invoke_with_args(args),
+            };
+        }
+        if is_constant && self.folds {
+            return resources_err!("the result of {} is too large for a plan", self.name());
+        }
+        if is_constant && let Some(first) = args.args.first_mut() {
+            // As a column, the result can hold its memory.
+            *first = ColumnarValue::Array(first.to_array(args.number_rows)?);
+            bytes = self.growth.bytes(&args.args, args.number_rows)?;
         }
         let mut holder = SessionMemory::of(&args.config_options).holder(self.name());
-        if is_constant {
-            // What the optimiser computes becomes a part of the plan.
-            holder.grow(most)?;
-            return self.inner.invoke_with_args(args);
-        }
         let result = if self.growth.is_close() {
-            holder.grow(most)?;
+            holder.grow(bytes.iter().copied().fold(0, u64::saturating_add))?;
+            let rows = args.number_rows;
             self.inner.invoke_with_args(args)?.to_array(rows)?
         } else {
             self.in_pieces(&args, &bytes, &mut holder)?
         };
         Ok(ColumnarValue::Array(holder.hold(&result)))
     }
+}
+
+/// The bytes of constants and the separators between them.
+fn joined_bytes(arguments: &[Expr]) -> u64 {
+    let bytes = |argument: &Expr| match argument {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map_or(0, str::len) as u64,
+        _ => 0,
+    };
+    let separators = arguments.first().map_or(0, bytes).saturating_mul(arguments.len() as u64);
+    arguments.iter().map(bytes).fold(separators, u64::saturating_add)
 }
 
 /// `||` as a function.

@@ -1,15 +1,21 @@
 //! [`Growth`]: the largest size that a function's result can have, computed from its arguments.
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 
+use super::parts::{Sizes, VALUE_BYTES, elements, groups};
+
 /// The most bytes of a character.
 const CHAR_BYTES: u64 = 4;
-/// The bytes of a list's value where its type does not determine them.
-const VALUE_BYTES: u64 = 16;
+/// The most bytes of a number or a moment as a text.
+const NUMBER_BYTES: u64 = 40;
+/// The most bytes of a format whose result need not be counted.
+const FORMAT_BYTES: u64 = 64;
+/// The most bytes that are written for a byte of a format: `%+` writes 35.
+const FORMAT_TIMES: u64 = 18;
 /// Nanoseconds of a day.
 const DAY_NS: i128 = 86_400_000_000_000;
 /// The fewest days of a month.
@@ -34,6 +40,18 @@ pub(crate) enum Growth {
     Replacements,
     /// `regexp_replace(text, pattern, replacement)`, which may find its pattern between any two characters.
     PatternReplacements,
+    /// `regexp_match(text, pattern)`: each group of the pattern may be the whole text.
+    PatternGroups,
+    /// `concat_ws(separator, ...)`.
+    Separators,
+    /// `array_to_string(list, separator, null)`.
+    Listed,
+    /// `array_replace_all(list, from, to)`.
+    ElementReplacements,
+    /// `to_char(moment, format)`.
+    Formatted,
+    /// `levenshtein(text, text)`, whose result is small, but which takes as many steps as the product of both.
+    Steps,
 }
 
 impl Growth {
@@ -46,25 +64,34 @@ impl Growth {
             "lpad" | "rpad" => Growth::Characters,
             "array_resize" => Growth::Elements,
             "range" | "generate_series" => Growth::Series,
-            "concat" | "concat_ws" | "overlay" | "encode" | "array_concat" | "array_append" | "array_prepend"
-            | "make_array" | "named_struct" | "struct" | "||" => Growth::Together,
+            "concat" | "overlay" | "encode" | "array_concat" | "array_append" | "array_prepend" | "make_array"
+            | "named_struct" | "struct" | "||" => Growth::Together,
             "replace" => Growth::Replacements,
             "regexp_replace" => Growth::PatternReplacements,
+            "regexp_match" => Growth::PatternGroups,
+            "concat_ws" => Growth::Separators,
+            "array_to_string" => Growth::Listed,
+            "array_replace" | "array_replace_n" | "array_replace_all" => Growth::ElementReplacements,
+            "to_char" => Growth::Formatted,
+            "levenshtein" => Growth::Steps,
             _ => return None,
         })
     }
 
-    /// Whether few bytes of arguments make a large result, so that constants alone can.
-    pub(super) fn is_by_number(self) -> bool {
-        matches!(self, Growth::Times | Growth::Copies | Growth::Characters | Growth::Elements | Growth::Series)
+    /// Whether the result may be many times the size of all arguments.
+    pub(super) fn multiplies(self) -> bool {
+        self != Growth::Together
     }
 
     /// Whether [`Self::bytes`] is close to what the result takes. Otherwise the result may take far less.
     pub(super) fn is_close(self) -> bool {
-        !matches!(self, Growth::Replacements | Growth::PatternReplacements)
+        use Growth::{ElementReplacements, Formatted, Listed, PatternGroups, PatternReplacements, Replacements};
+        // Steps take no memory.
+        let loose = [Growth::Steps, Replacements, PatternReplacements, PatternGroups, ElementReplacements, Listed, Formatted];
+        !loose.contains(&self)
     }
 
-    /// The most bytes that each row of the result can take.
+    /// The most bytes that each row of the result can take, or the most steps.
     pub(super) fn bytes(self, arguments: &[ColumnarValue], rows: usize) -> Result<Vec<u64>> {
         let bytes = |index: usize| arguments.get(index).map(|argument| Sizes::of(argument, rows)).transpose();
         let count = |index: usize| arguments.get(index).map(Numbers::of).transpose();
@@ -102,20 +129,57 @@ impl Growth {
                     values.saturating_mul(VALUE_BYTES)
                 })
             }
-            Growth::Together => {
+            Growth::Together | Growth::Separators => {
                 let sizes = arguments.iter().map(|argument| Sizes::of(argument, rows)).collect::<Result<Vec<_>>>()?;
-                each(&|row| sizes.iter().map(|size| size.at(row)).fold(0, u64::saturating_add))
+                let separators = if self == Growth::Separators { arguments.len().saturating_sub(2) as u64 } else { 0 };
+                each(&|row| {
+                    let between = sizes.first().map_or(0, |separator| separator.at(row)).saturating_mul(separators);
+                    sizes.iter().map(|size| size.at(row)).fold(between, u64::saturating_add)
+                })
             }
-            Growth::Replacements => {
+            other => other.bytes_of_parts(arguments, rows),
+        }
+    }
+
+    /// [`Self::bytes`] of what makes its result of parts of an argument.
+    fn bytes_of_parts(self, arguments: &[ColumnarValue], rows: usize) -> Result<Vec<u64>> {
+        let bytes = |index: usize| arguments.get(index).map(|argument| Sizes::of(argument, rows)).transpose();
+        let each = |of: &dyn Fn(usize) -> u64| Ok((0..rows).map(of).collect());
+        match self {
+            Growth::PatternReplacements => {
+                let (text, to) = (bytes(0)?, bytes(2)?);
+                each(&|row| (at(&text, row) + 1).saturating_mul(1 + at(&to, row)).saturating_mul(2))
+            }
+            Growth::PatternGroups => {
+                let (text, groups) = (bytes(0)?, arguments.get(1).map(|pattern| groups(pattern, rows)).transpose()?);
+                each(&|row| (at(&text, row) + VALUE_BYTES).saturating_mul(at(&groups, row).max(1)))
+            }
+            Growth::Listed | Growth::ElementReplacements => {
+                let elements = arguments.first().map(|list| elements(list, rows)).transpose()?;
+                let (list, one, other) = (bytes(0)?, bytes(1)?, bytes(2)?);
+                let own = if self == Growth::Listed { NUMBER_BYTES } else { 0 };
+                each(&|row| {
+                    let one = if self == Growth::Listed { at(&one, row) } else { 0 };
+                    let more = one.saturating_add(at(&other, row)).saturating_add(own);
+                    at(&list, row).saturating_add(at(&elements, row).saturating_mul(more))
+                })
+            }
+            Growth::Formatted => {
+                let format = bytes(1)?;
+                // What a short one writes is no more than other functions of a moment make.
+                let long = |row| Some(at(&format, row)).filter(|bytes| *bytes > FORMAT_BYTES).unwrap_or(0);
+                each(&|row| long(row).saturating_mul(FORMAT_TIMES))
+            }
+            Growth::Steps => {
+                let (one, other) = (bytes(0)?, bytes(1)?);
+                each(&|row| at(&one, row).saturating_mul(at(&other, row)))
+            }
+            _ => {
                 let (text, from, to) = (bytes(0)?, bytes(1)?, bytes(2)?);
                 each(&|row| {
                     let places = at(&text, row) / at(&from, row).max(1) + 1;
                     at(&text, row).saturating_add(places.saturating_mul(at(&to, row)))
                 })
-            }
-            Growth::PatternReplacements => {
-                let (text, to) = (bytes(0)?, bytes(2)?);
-                each(&|row| (at(&text, row) + 1).saturating_mul(1 + at(&to, row)).saturating_mul(2))
             }
         }
     }
@@ -142,51 +206,6 @@ fn is_ascii(fill: Option<&ColumnarValue>) -> bool {
         Some(ColumnarValue::Scalar(value)) => value.try_as_str().is_some_and(|text| text.is_none_or(str::is_ascii)),
         Some(ColumnarValue::Array(_)) => false,
     }
-}
-
-/// Bytes of an argument's values.
-enum Sizes {
-    Same(u64),
-    Each(Vec<u64>),
-}
-
-impl Sizes {
-    fn of(argument: &ColumnarValue, rows: usize) -> Result<Sizes> {
-        Ok(match argument {
-            ColumnarValue::Scalar(value) => Sizes::Same(match value.try_as_str() {
-                Some(text) => text.map_or(0, |text| text.len() as u64),
-                None => value.size() as u64,
-            }),
-            ColumnarValue::Array(array) => Sizes::Each(match array.data_type() {
-                DataType::Utf8View => array.as_string_view().lengths().map(u64::from).collect(),
-                DataType::BinaryView => array.as_binary_view().lengths().map(u64::from).collect(),
-                DataType::Utf8 => array.as_string::<i32>().offsets().lengths().map(|length| length as u64).collect(),
-                DataType::LargeUtf8 => array.as_string::<i64>().offsets().lengths().map(|length| length as u64).collect(),
-                DataType::List(_) => {
-                    let list = array.as_list::<i32>();
-                    let one = mean_bytes(list.values())?;
-                    list.offsets().lengths().map(|length| (length as u64).saturating_mul(one)).collect()
-                }
-                _ => vec![mean_bytes(array)?; rows],
-            }),
-        })
-    }
-
-    fn at(&self, row: usize) -> u64 {
-        match self {
-            Sizes::Same(size) => *size,
-            Sizes::Each(sizes) => sizes.get(row).copied().unwrap_or(0),
-        }
-    }
-}
-
-/// The mean bytes of a value, rounded up.
-fn mean_bytes(array: &ArrayRef) -> Result<u64> {
-    if let Some(text) = array.as_string_view_opt() {
-        return Ok(text.lengths().map(u64::from).sum::<u64>().div_ceil(array.len().max(1) as u64).max(VALUE_BYTES));
-    }
-    let bytes = array.to_data().get_slice_memory_size()?;
-    Ok(bytes.div_ceil(array.len().max(1)) as u64)
 }
 
 /// The numbers of an argument. NULL, and what is not a number, counts as 0.

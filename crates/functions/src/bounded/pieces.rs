@@ -63,6 +63,18 @@ fn grown(growth: Growth, function: &ScalarFunctionExpr, parts: &[(u64, u64)]) ->
         Growth::Together => parts.iter().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add),
         Growth::Replacements => part(0).saturating_mul((part(2) / part(1).max(1)).max(1)),
         Growth::PatternReplacements => part(0).saturating_mul(part(2).max(1)),
+        Growth::PatternGroups => part(0).saturating_mul(2),
+        Growth::Separators => {
+            let all = parts.iter().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
+            all.saturating_add(part(0).saturating_mul(parts.len().saturating_sub(2) as u64))
+        }
+        Growth::Listed => {
+            let elements = part(0) / (VALUE_BYTES / 4);
+            part(0).saturating_add(elements.saturating_mul(part(1).saturating_add(part(2))))
+        }
+        Growth::ElementReplacements => part(0).saturating_add((part(0) / (VALUE_BYTES / 4)).saturating_mul(part(2))),
+        Growth::Formatted => part(1),
+        Growth::Steps => part(0).saturating_mul(part(1)),
     }
 }
 

@@ -40,7 +40,7 @@ impl OptimizerRule for AsFunctions {
         let apart = if_any(plan, is_list, |plan| plan.transform_down_with_subqueries(node_with_lists_apart))?;
         let is_one = |part: &Expr| operation(part).is_some() || may_fold(part) || is_other_if_folded(part);
         apart.transform_data(|plan| {
-            if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))
+            if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one, true)))
         })
     }
 }
@@ -63,7 +63,8 @@ impl OptimizerRule for AsOperators {
 /// the place of others.
 pub(crate) fn with_checks(plan: LogicalPlan) -> Result<LogicalPlan> {
     let is_one = |part: &Expr| operation(part).is_some() || bounded(part).is_some() || takes_field(part);
-    let checked = if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))?;
+    let checked =
+        if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one, false)))?;
     Ok(checked.data)
 }
 
@@ -82,13 +83,13 @@ fn if_any(
     if found { change(plan) } else { Ok(Transformed::no(plan)) }
 }
 
-fn node_with_checks(plan: LogicalPlan, is_one: &impl Fn(&Expr) -> bool) -> Result<Transformed<LogicalPlan>> {
+fn node_with_checks(plan: LogicalPlan, is_one: &impl Fn(&Expr) -> bool, folds: bool) -> Result<Transformed<LogicalPlan>> {
     if !has(&plan, is_one)? {
         return Ok(Transformed::no(plan));
     }
     let schema = schema_of(&plan)?;
     map_named(plan, |expr| {
-        expr.transform_up(|expr| if is_one(&expr) { as_function(expr, &schema) } else { Ok(Transformed::no(expr)) })
+        expr.transform_up(|expr| if is_one(&expr) { as_function(expr, &schema, folds) } else { Ok(Transformed::no(expr)) })
     })
 }
 
@@ -129,8 +130,9 @@ fn operation(expr: &Expr) -> Option<Operation> {
     }
 }
 
-fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn as_function(expr: Expr, schema: &DFSchema, folds: bool) -> Result<Transformed<Expr>> {
     if let Some(bounded) = bounded(&expr) {
+        let bounded = if folds { bounded.folding() } else { bounded };
         return Ok(Transformed::yes(bounded.call(expr)));
     }
     if takes_field(&expr) {

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, Interval, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
     Statement as Sql, TableFactor, TableWithJoins, TypedString, UnaryOperator, Value, Values, VisitorMut,
 };
-use pithead_functions::{AT_ZONE, interval_with_units};
+use pithead_functions::{AT_ZONE, bytes_of_text, interval_with_units};
 use pithead_syntax::{expressions_mut, walk_mut};
 
 use super::{call, normal, null};
@@ -221,34 +221,11 @@ fn assigned(assignment: &mut Assignment) {
     }
 }
 
-/// PostgreSQL's text of bytes: `\x0aff`, or with `\\` and `\012` in it. What is neither becomes a call that the engine refuses.
+/// The bytes that a text stands for. What stands for none becomes a call that the engine refuses.
 fn bytes(text: &str) -> Expr {
-    let is_hex = |digits: &&str| digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let hex = match text.strip_prefix("\\x") {
-        Some(digits) => Some(digits).filter(is_hex).map(str::to_owned),
-        None => unescaped(text.as_bytes()).map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-    };
-    match hex {
-        Some(hex) => Expr::Value(Value::HexStringLiteral(hex).into()),
+    match bytes_of_text(text) {
+        Some(bytes) => Expr::Value(Value::HexStringLiteral(bytes.iter().map(|byte| format!("{byte:02x}")).collect()).into()),
         None => call("decode", [text, "hex"].map(|text| Expr::Value(Value::SingleQuotedString(text.to_owned()).into()))),
-    }
-}
-
-/// Bytes of which some are written `\\` or `\012`; none: a backslash is followed by something else.
-fn unescaped(mut text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    loop {
-        let (byte, rest) = match text {
-            [] => return Some(bytes),
-            [b'\\', b'\\', rest @ ..] => (b'\\', rest),
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
-                ((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'), rest)
-            }
-            [b'\\', ..] => return None,
-            [byte, rest @ ..] => (*byte, rest),
-        };
-        bytes.push(byte);
-        text = rest;
     }
 }
 
@@ -391,7 +368,7 @@ mod tests {
     #[test]
     fn literals_keep_what_they_say() {
         for (sql, expected) in [
-            ("SELECT '\\x0aFF'::bytea AS b", "SELECT X'0aFF' AS b"),
+            ("SELECT '\\x0aFF'::bytea AS b", "SELECT X'0aff' AS b"),
             ("SELECT '\\x0'::bytea AS b", "SELECT \"decode\"('\\x0', 'hex') AS b"),
             ("SELECT 'a\\\\\\001'::bytea AS b", "SELECT X'615c01' AS b"),
             ("SELECT -1.005::numeric(10,2) AS n", "SELECT -'1.005'::NUMERIC(10,2) AS n"),

@@ -27,6 +27,7 @@ async fn answer(context: &SessionContext, sql: &str) -> String {
 #[tokio::test]
 async fn small_answers_need_little_memory_however_much_is_made_on_the_way() {
     let (context, pool) = context(64 << 20);
+    let years = "2035 ".repeat(40);
     for (sql, expected) in [
         (format!("SELECT max(length(repeat(s, 20000))) FROM {ROWS}"), "180000"),
         (format!("SELECT count(*) FROM {ROWS} WHERE length(repeat(s, 20000)) > 179999"), "3001"),
@@ -36,6 +37,12 @@ async fn small_answers_need_little_memory_however_much_is_made_on_the_way() {
         (format!("SELECT max(length(repeat(repeat(s, 100), 100))) FROM {ROWS}"), "90000"),
         (format!("SELECT max(length(replace(repeat('a', 1000), 'a', s))) FROM {ROWS}"), "9000"),
         (format!("SELECT max(length(regexp_replace(repeat('a', 1000), 'a', s, 'g'))) FROM {ROWS}"), "9000"),
+        (format!("SELECT max(length(repeat('ab', 2000000))) FROM {ROWS} WHERE id < 9"), "4000000"),
+        (format!("SELECT max(length(concat_ws(repeat(',', 9000), s, 'x', id::varchar))) FROM {ROWS}"), "18014"),
+        (format!("SELECT max(length(array_to_string(l, repeat(',', 9000)))) FROM {ROWS}"), "9008"),
+        (format!("SELECT max(cardinality(array_replace_all(array_repeat(s, 100), s, repeat(s, 100)))) FROM {ROWS}"), "100"),
+        (format!("SELECT max(regexp_match(s, '((t)ext) (.*)')[3]) FROM {ROWS}"), "999"),
+        (format!("SELECT max(to_char(DATE '2024-02-29' + id::int, repeat('%Y ', 40))) FROM {ROWS}"), years.as_str()),
     ] {
         assert_eq!(answer(&context, &sql).await, expected, "{sql}");
     }
@@ -63,6 +70,54 @@ async fn what_does_not_fit_is_refused_before_it_is_made() {
         let fault = fault_from_datafusion(frame.collect().await.expect_err(&sql));
         assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
     }
+    assert_eq!(pool.reserved(), 0);
+}
+
+/// Each of these makes gigabytes of a few bytes; neither a plan nor a run may.
+#[tokio::test]
+async fn what_multiplies_is_refused_wherever_it_is_computed() {
+    let (context, pool) = context(64 << 20);
+    let (a, b) = ("repeat('a', 100000)", "repeat('b', 100000)");
+    let texts = vec!["'x'"; 2_000].join(", ");
+    for (expr, is_explained) in [
+        (format!("length(replace({a}, 'a', {b}))"), true),
+        (format!("length(regexp_replace({a}, 'a', {b}, 'g'))"), true),
+        (format!("length(array_to_string(range(0, 6000), {a}))"), false),
+        (format!("length(array_to_string(make_array(NULL, range(0, 6000)), 'x', {a}))"), false),
+        (format!("length(concat_ws({a}, {texts}))"), false),
+        (format!("cardinality(array_replace_all(array_repeat('x', 9000), 'x', {a}))"), false),
+        (format!("cardinality(regexp_match({a}, repeat('(', 900) || 'a*' || repeat(')', 900)))"), false),
+        (format!("levenshtein({a}, {b})"), true),
+    ] {
+        let sql = format!("SELECT {expr}");
+        if is_explained {
+            context.sql(&format!("EXPLAIN {sql}")).await.unwrap().collect().await.expect(&sql);
+        }
+        let fault = fault_from_datafusion(context.sql(&sql).await.unwrap().collect().await.expect_err(&sql));
+        assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
+    }
+    for expr in [format!("array_to_string(range(0, 6000 + id % 1), {a})"), format!("concat_ws({a}, s, {texts})")] {
+        let sql = format!("SELECT max({expr}) FROM {ROWS}");
+        let fault = fault_from_datafusion(context.sql(&sql).await.unwrap().collect().await.expect_err(&sql));
+        assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
+    }
+    assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn large_constants_hold_their_memory() {
+    let (context, pool) = context(64 << 20);
+    let part = |text: &str| format!("repeat('{text}', 30000000)");
+    for sql in [
+        format!("SELECT {}, {}, {}", part("a"), part("b"), part("c")),
+        format!("SELECT x, y, z FROM (SELECT {} AS x, {} AS y, {} AS z)", part("a"), part("b"), part("c")),
+    ] {
+        let fault = fault_from_datafusion(context.sql(&sql).await.unwrap().collect().await.expect_err(&sql));
+        assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
+    }
+    let batches = context.sql(&format!("SELECT {}", part("a"))).await.unwrap().collect().await.unwrap();
+    assert!(pool.reserved() >= 30_000_000, "{}", pool.reserved());
+    drop(batches);
     assert_eq!(pool.reserved(), 0);
 }
 
