@@ -26,6 +26,7 @@ mod scalar;
 mod scan;
 mod statistics;
 mod summaries;
+mod summary_key;
 mod table;
 mod template;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use error::ExecError;
 pub use hints::Hinted;
 pub use level::{Carried, Waiting};
 pub use round::{RoundWatch, RunningRound};
-pub use summaries::{SliceVersion, Summaries, SummaryHit, SummaryKey, base_key, summary_key};
+pub use summaries::{SliceVersion, Summaries, SummaryHit};
+pub use summary_key::{SummaryKey, base_key, summary_key};
 pub use template::output_schema;

@@ -45,9 +45,9 @@ pub(crate) fn conjuncts(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<Co
 
 /// Whether any row of a slice may satisfy all the conditions.
 pub(crate) fn slice_may_match<'a>(conditions: impl IntoIterator<Item = &'a Conjunct>, entry: &SliceEntry) -> bool {
-    let predicates: Vec<Predicate> =
-        conditions.into_iter().filter_map(|condition| Some(condition.converted.as_ref()?.predicate.clone())).collect();
-    may_match(&predicates, &entry.columns, entry.rows)
+    // A list of keys may be long, and is looked at for each slice: nothing is copied.
+    let mut predicates = conditions.into_iter().filter_map(|condition| Some(&condition.converted.as_ref()?.predicate));
+    predicates.all(|predicate| may_match(std::slice::from_ref(predicate), &entry.columns, entry.rows))
 }
 
 /// The predicate as a hint: bounds rule out what they do for the predicate itself, but no encoding evaluates it a row

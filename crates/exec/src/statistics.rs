@@ -1,6 +1,6 @@
 //! What the slice directory tells the engine's planner.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
@@ -23,13 +23,17 @@ pub(crate) struct PartFacts {
     rows: u64,
     bytes: u64,
     slices: Arc<[SliceRef]>,
+    /// Columns over all slices, once one is asked for: filters that move ask at each slice.
+    columns: Box<[OnceLock<Option<ColumnSummary>>]>,
     /// The share of rows that pass the logical scan's conditions, if that is known better than from bounds.
     passing: Option<f64>,
 }
 
 impl PartFacts {
     pub(crate) fn new(slices: Arc<[SliceRef]>, passing: Option<f64>) -> Self {
+        let columns = slices.first().map_or(0, |slice| slice.entry.columns.len());
         Self {
+            columns: (0..columns).map(|_| OnceLock::new()).collect(),
             rows: total(slices.iter().map(|slice| slice.entry.rows)),
             bytes: total(slices.iter().map(|slice| slice.entry.bytes)),
             slices,
@@ -38,7 +42,11 @@ impl PartFacts {
     }
 
     /// One column over all slices; none if a directory does not have it.
-    fn column(&self, column: usize) -> Option<ColumnSummary> {
+    fn column(&self, column: usize) -> Option<&ColumnSummary> {
+        self.columns.get(column)?.get_or_init(|| self.merged(column)).as_ref()
+    }
+
+    fn merged(&self, column: usize) -> Option<ColumnSummary> {
         let parts: Vec<&[ColumnSummary]> =
             self.slices.iter().map(|slice| slice.entry.columns.get(column..=column)).collect::<Option<_>>()?;
         merge_columns(parts).pop()
@@ -69,7 +77,7 @@ impl PartFacts {
         let precise =
             |exact: bool, value: usize| if whole && exact { Precision::Exact(value) } else { Precision::Inexact(value) };
         let column = |index: &usize| match self.column(*index) {
-            Some(summary) => column_statistics(&summary, schema, *index, whole, share),
+            Some(summary) => column_statistics(summary, schema, *index, whole, share),
             None => ColumnStatistics::new_unknown(),
         };
         Arc::new(Statistics {
@@ -125,8 +133,8 @@ impl PartFacts {
     }
 
     fn below(&self, column: usize, value: &Value) -> f64 {
-        let summary = self.column(column);
-        let Some((min, max)) = summary.and_then(|summary| summary.min.zip(summary.max)) else {
+        let bounds = self.column(column).and_then(|summary| summary.min.as_ref().zip(summary.max.as_ref()));
+        let Some((min, max)) = bounds else {
             return 1.0 / 3.0;
         };
         let (min, max, value) = (min.position(), max.position(), value.position());
@@ -156,5 +164,30 @@ fn column_statistics(summary: &ColumnSummary, schema: &Schema, index: usize, who
         max_value: bound(&summary.max),
         distinct_count: if summary.distinct > 0 { Precision::Inexact(summary.distinct as usize) } else { Precision::Absent },
         ..ColumnStatistics::new_unknown()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_model::{DatasetId, LoadId, SliceEntry, SliceKey};
+
+    use super::*;
+
+    #[test]
+    fn a_column_is_put_together_once() {
+        let run = SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(1), partition: 0, number: None };
+        let slice = |number: u32| {
+            let (min, max) = (Value::Int(i128::from(number)), Value::Int(i128::from(number) + 10));
+            let summary =
+                ColumnSummary { min: Some(min), max: Some(max), distinct: 3, exact: true, ..ColumnSummary::default() };
+            let entry = Arc::new(SliceEntry { rows: 5, bytes: 50, columns: vec![summary] });
+            SliceRef { key: run.slice(number), ordinal: number, entry, fit: None, filtered: None, came: None }
+        };
+        let facts = PartFacts::new((0..3).map(slice).collect(), None);
+        let column = facts.column(0).unwrap();
+        assert_eq!((&column.min, &column.max), (&Some(Value::Int(0)), &Some(Value::Int(12))));
+        assert!(std::ptr::eq(column, facts.column(0).unwrap()));
+        assert!(facts.column(1).is_none() && PartFacts::new(Arc::new([]), None).column(0).is_none());
+        assert_eq!(facts.distinct(0), Some(3));
     }
 }

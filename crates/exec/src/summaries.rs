@@ -4,25 +4,22 @@
 //! A summary stands for a set of slices under one sub-plan. It answers for them in any query whose slices contain the set, so an
 //! append leaves it valid, and whatever replaces slices leaves it behind.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use arrow::array::{Array, ArrayData, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use pithead_door::{OpenRequest, PlanBytes, SlicePart, batch_bytes};
-use pithead_model::{Level, LoadId};
-use pithead_plan::references;
-use xxhash_rust::xxh3::Xxh3;
+use pithead_door::{SlicePart, batch_bytes};
+use pithead_model::LoadId;
+
+use crate::summary_key::SummaryKey;
 
 /// Summaries of one sub-plan at most: of several runs of slices that nothing has put together yet.
 const OF_ONE_MAX: usize = 4;
-/// Shipped tables above this are not compared with those of other queries: that would take too long.
-const INPUT_BYTES_MAX: usize = 4 << 20;
-
-/// What sub-plans are told apart by. Its hash is seeded by chance, so that nobody can make two plans fall together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SummaryKey(u128);
+/// Summaries at most, however small.
+const SUMMARIES_MAX: usize = 65_536;
+/// Bytes beside the values of what is kept: of a summary with its places in the tables, of a batch, of a column.
+const OWN_BYTES: (usize, usize, usize) = (512, 1_024, 128);
 
 /// A slice by the load that wrote it. Loads have identities of their own, so this tells versions apart, too.
 pub type SliceVersion = (LoadId, u32);
@@ -38,16 +35,43 @@ pub struct Summaries {
 #[derive(Debug, Default)]
 struct SummaryTable {
     by_key: HashMap<SummaryKey, Vec<KeptSummary>>,
+    /// The key of each summary by when it was used last, which no two share.
+    by_use: BTreeMap<u64, SummaryKey>,
     bytes: usize,
     clock: u64,
 }
 
 #[derive(Debug)]
 struct KeptSummary {
-    slices: HashSet<SliceVersion>,
+    slices: SliceVersions,
     batches: Vec<RecordBatch>,
     bytes: usize,
     used: u64,
+}
+
+/// Slices as spans of their loads: a load with the numbers of its first slice and of the one behind the last.
+#[derive(Debug)]
+struct SliceVersions {
+    spans: Box<[(LoadId, u32, u32)]>,
+    count: usize,
+}
+
+impl SliceVersions {
+    fn new(slices: impl Iterator<Item = SliceVersion>) -> SliceVersions {
+        let (mut spans, mut count) = (Vec::<(LoadId, u32, u32)>::new(), 0);
+        for (load, number) in slices {
+            count += 1;
+            match spans.last_mut() {
+                Some((last, _, end)) if *last == load && *end == number => *end += 1,
+                _ => spans.push((load, number, number + 1)),
+            }
+        }
+        SliceVersions { spans: spans.into(), count }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = SliceVersion> + '_ {
+        self.spans.iter().flat_map(|(load, first, end)| (*first..*end).map(|number| (*load, number)))
+    }
 }
 
 /// What was found.
@@ -60,7 +84,7 @@ pub struct SummaryHit {
 }
 
 impl Summaries {
-    /// None kept yet; at most `budget` bytes of them, and an eighth of that for one.
+    /// None kept yet; at most `budget` bytes of them with what holds them, and an eighth of that for one.
     pub fn new(budget: u64) -> Summaries {
         Summaries { budget: usize::try_from(budget).unwrap_or(usize::MAX), kept: Mutex::default() }
     }
@@ -73,7 +97,7 @@ impl Summaries {
     /// How many there are, and their bytes.
     pub fn size(&self) -> (usize, usize) {
         let kept = self.kept.lock();
-        (kept.by_key.values().map(Vec::len).sum(), kept.bytes)
+        (kept.by_use.len(), kept.bytes)
     }
 
     /// The summary that answers for most of these slices, and for none besides. `done`: numbers that it must not answer for. `whole`:
@@ -81,51 +105,74 @@ impl Summaries {
     pub fn find(&self, key: SummaryKey, part: &SlicePart, done: impl Fn(u32) -> bool, whole: bool) -> Option<SummaryHit> {
         let numbers: HashMap<SliceVersion, u32> = versions(part).zip(0..).filter(|(_, number)| !done(*number)).collect();
         let mut kept = self.kept.lock();
-        kept.clock += 1;
-        let now = kept.clock;
-        let summaries = kept.by_key.get_mut(&key)?;
+        let SummaryTable { by_key, by_use, clock, .. } = &mut *kept;
+        let summaries = by_key.get_mut(&key)?;
         let fits = |summary: &&mut KeptSummary| {
-            summary.slices.iter().all(|slice| numbers.contains_key(slice)) && (!whole || summary.slices.len() == numbers.len())
+            summary.slices.iter().all(|slice| numbers.contains_key(&slice)) && (!whole || summary.slices.count == numbers.len())
         };
-        let best = summaries.iter_mut().filter(fits).max_by_key(|summary| summary.slices.len())?;
-        best.used = now;
-        let mut slices: Vec<u32> = best.slices.iter().filter_map(|slice| numbers.get(slice).copied()).collect();
+        let best = summaries.iter_mut().filter(fits).max_by_key(|summary| summary.slices.count)?;
+        *clock += 1;
+        by_use.remove(&best.used);
+        by_use.insert(*clock, key);
+        best.used = *clock;
+        let mut slices: Vec<u32> = best.slices.iter().filter_map(|slice| numbers.get(&slice).copied()).collect();
         slices.sort_unstable();
         Some(SummaryHit { batches: best.batches.clone(), slices })
     }
 
     /// Keeps what a sub-plan gave for these slices, by number in the driving partition. One that is too large is not kept.
     pub fn keep(&self, key: SummaryKey, part: &SlicePart, slices: &[u32], batches: Vec<RecordBatch>) {
-        let bytes: usize = batches.iter().map(batch_bytes).sum();
-        let all: Vec<SliceVersion> = versions(part).collect();
-        let slices: HashSet<SliceVersion> = slices.iter().filter_map(|slice| all.get(*slice as usize).copied()).collect();
-        if bytes > self.bytes_max() || slices.is_empty() {
-            return;
+        let wanted: HashSet<u32> = slices.iter().copied().collect();
+        let slices: Vec<SliceVersion> =
+            versions(part).zip(0..).filter(|(_, number)| wanted.contains(number)).map(|(slice, _)| slice).collect();
+        let kept = KeptSummary::new(SliceVersions::new(slices.iter().copied()), batches);
+        if kept.bytes <= self.bytes_max() && !slices.is_empty() {
+            self.kept.lock().add(key, kept, &slices.into_iter().collect(), self.budget);
         }
-        let mut kept = self.kept.lock();
-        kept.clock += 1;
-        let used = kept.clock;
-        let summaries = kept.by_key.entry(key).or_default();
-        let covered = |summary: &mut KeptSummary| summary.slices.is_subset(&slices);
-        let mut freed: usize = summaries.extract_if(.., covered).map(|summary| summary.bytes).sum();
-        summaries.push(KeptSummary { slices, batches, bytes, used });
-        if summaries.len() > OF_ONE_MAX
-            && let Some(oldest) = summaries.iter().enumerate().min_by_key(|(_, summary)| summary.used).map(|(place, _)| place)
-        {
-            freed += summaries.swap_remove(oldest).bytes;
-        }
-        kept.bytes = (kept.bytes + bytes).saturating_sub(freed);
-        kept.shrink(self.budget);
+    }
+}
+
+impl KeptSummary {
+    fn new(slices: SliceVersions, batches: Vec<RecordBatch>) -> KeptSummary {
+        let (own, of_batch, of_column) = OWN_BYTES;
+        let bytes = |batch: &RecordBatch| batch_bytes(batch) + of_batch + batch.num_columns() * of_column;
+        let bytes = own + size_of_val(&*slices.spans) + batches.iter().map(bytes).sum::<usize>();
+        KeptSummary { slices, batches, bytes, used: 0 }
     }
 }
 
 impl SummaryTable {
+    /// Takes in a summary of these slices, in place of those that answer for none besides.
+    fn add(&mut self, key: SummaryKey, mut summary: KeptSummary, slices: &HashSet<SliceVersion>, budget: usize) {
+        self.clock += 1;
+        summary.used = self.clock;
+        let summaries = self.by_key.entry(key).or_default();
+        let covered = |summary: &mut KeptSummary| summary.slices.iter().all(|slice| slices.contains(&slice));
+        let mut gone: Vec<(u64, usize)> = summaries.extract_if(.., covered).map(|gone| (gone.used, gone.bytes)).collect();
+        self.bytes += summary.bytes;
+        self.by_use.insert(summary.used, key);
+        summaries.push(summary);
+        if summaries.len() > OF_ONE_MAX
+            && let Some(oldest) = summaries.iter().enumerate().min_by_key(|(_, summary)| summary.used).map(|(place, _)| place)
+        {
+            let oldest = summaries.swap_remove(oldest);
+            gone.push((oldest.used, oldest.bytes));
+        }
+        for (used, bytes) in gone {
+            self.by_use.remove(&used);
+            self.bytes -= bytes;
+        }
+        self.shrink(budget);
+    }
+
     fn shrink(&mut self, budget: usize) {
-        while self.bytes > budget {
-            let newest = |summaries: &Vec<KeptSummary>| summaries.iter().map(|summary| summary.used).max().unwrap_or(0);
-            let oldest = self.by_key.iter().min_by_key(|(_, summaries)| newest(summaries)).map(|(key, _)| *key);
-            let Some(gone) = oldest.and_then(|key| self.by_key.remove(&key)) else { return };
-            self.bytes = self.bytes.saturating_sub(gone.iter().map(|summary| summary.bytes).sum());
+        while self.bytes > budget || self.by_use.len() > SUMMARIES_MAX {
+            let Some((used, key)) = self.by_use.pop_first() else { return };
+            let Entry::Occupied(mut of_key) = self.by_key.entry(key) else { continue };
+            self.bytes -= of_key.get_mut().extract_if(.., |summary| summary.used == used).map(|gone| gone.bytes).sum::<usize>();
+            if of_key.get().is_empty() {
+                of_key.remove();
+            }
         }
     }
 }
@@ -135,88 +182,17 @@ fn versions(part: &SlicePart) -> impl Iterator<Item = SliceVersion> + '_ {
     part.runs.iter().flat_map(|(load, count)| (0..*count).map(|number| (*load, number)))
 }
 
-/// What tells a sub-plan from others, but for the slices that it drives over. None: its partial results are not worth keeping, or too
-/// long to compare.
-pub fn summary_key(request: &OpenRequest) -> Option<SummaryKey> {
-    let PlanBytes::Substrait(plan) = &request.plan else { return None };
-    key(request, plan, Some(&request.schema))
-}
-
-/// The same of what a sub-plan reads, by a hash of it, whatever it makes of it. Different sub-plans may share it.
-pub fn base_key(request: &OpenRequest, base: u64) -> Option<SummaryKey> {
-    key(request, &base.to_le_bytes(), None)
-}
-
-fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option<SummaryKey> {
-    let inputs: usize = request.inputs.iter().flat_map(|input| &input.batches).map(RecordBatch::get_array_memory_size).sum();
-    // A sample answers for no slice.
-    if request.options.level_max < Level::Whole || request.options.sample.is_some() || inputs > INPUT_BYTES_MAX {
-        return None;
-    }
-    let (driving, others) = request.parts.split_first()?;
-    let mut hash = Xxh3::with_seed(seed());
-    let mut text = |text: &str| {
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    };
-    text(&format!("{schema:?} {} {:?}", request.whole_partition, request.options.time_zone));
-    text(&format!("{:?} {:?} {} {:?}", driving.name, driving.dataset, driving.partition, driving.schema));
-    // A second scan of the driving dataset reads all of the partition, so its results hold for just these slices.
-    let reads_again = matches!(&request.plan, PlanBytes::Substrait(plan) if references(plan, &driving.name) != 1);
-    text(&format!("{:?}", reads_again.then_some(&driving.runs)));
-    text(&format!("{} others", others.len()));
-    // What the host expects of it changes no row.
-    others.iter().for_each(|part| text(&format!("{:?}", SlicePart { passing: None, ..part.clone() })));
-    for input in &request.inputs {
-        text(&format!("{:?} {:?}", input.name, input.schema));
-    }
-    hash.update(&(plan.len() as u64).to_le_bytes());
-    hash.update(plan);
-    for input in &request.inputs {
-        hash.update(&(input.batches.len() as u64).to_le_bytes());
-        for batch in &input.batches {
-            // A table may have rows and no columns.
-            hash.update(&(batch.num_rows() as u64).to_le_bytes());
-            batch.columns().iter().for_each(|column| add_array(&mut hash, &column.to_data()));
-        }
-    }
-    Some(SummaryKey(hash.digest128()))
-}
-
-fn add_array(hash: &mut Xxh3, array: &ArrayData) {
-    for number in [array.len(), array.offset(), array.buffers().len(), array.child_data().len()] {
-        hash.update(&(number as u64).to_le_bytes());
-    }
-    let nulls = array.nulls().map(|nulls| (nulls.offset() as u64, nulls.validity()));
-    hash.update(&[u8::from(nulls.is_some())]);
-    if let Some((offset, bits)) = nulls {
-        hash.update(&offset.to_le_bytes());
-        hash.update(bits);
-    }
-    for buffer in array.buffers() {
-        hash.update(&(buffer.len() as u64).to_le_bytes());
-        hash.update(buffer);
-    }
-    array.child_data().iter().for_each(|child| add_array(hash, child));
-}
-
-fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(rand::random)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, RecordBatchOptions};
+    use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::Schema;
-    use pithead_door::{SessionOptions, ShippedInput};
     use pithead_model::DatasetId;
 
     use super::*;
 
-    fn part(runs: &[(u64, u32)]) -> SlicePart {
+    pub(crate) fn part(runs: &[(u64, u32)]) -> SlicePart {
         SlicePart {
             name: "t".parse().unwrap(),
             dataset: DatasetId(1),
@@ -228,11 +204,16 @@ mod tests {
         }
     }
 
-    fn rows(values: Vec<i64>) -> Vec<RecordBatch> {
+    pub(crate) fn rows(values: Vec<i64>) -> Vec<RecordBatch> {
         vec![RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values)) as ArrayRef)]).unwrap()]
     }
 
     const KEY: SummaryKey = SummaryKey(7);
+
+    /// What a summary of so many spans, and of one batch with so many rows of one column, takes.
+    fn weight(spans: usize, rows: usize) -> usize {
+        512 + spans * 16 + 1_024 + 128 + rows * 8
+    }
 
     #[test]
     fn a_summary_answers_while_its_slices_are_there() {
@@ -250,96 +231,42 @@ mod tests {
         // A larger one takes the place of those in it.
         summaries.keep(KEY, &part(&[(2, 2), (1, 3)]), &[0, 1, 2, 3, 4], rows(vec![9]));
         assert_eq!(find(&[(2, 2), (1, 3)], true), Some(vec![0, 1, 2, 3, 4]));
-        assert_eq!((find(&[(1, 3)], false), summaries.size()), (None, (1, 8)));
+        assert_eq!((find(&[(1, 3)], false), summaries.size()), (None, (1, weight(2, 1))));
     }
 
     #[test]
     fn the_budget_holds() {
-        let summaries = Summaries::new(8 * 100);
+        let budget = 10 * weight(1, 10);
+        let summaries = Summaries::new(budget as u64);
         for key in 0..20 {
             summaries.keep(SummaryKey(key), &part(&[(1, 1)]), &[0], rows(vec![0; 10]));
         }
-        assert_eq!(summaries.size(), (10, 800));
+        assert_eq!(summaries.size(), (10, budget));
         assert!(summaries.find(SummaryKey(9), &part(&[(1, 1)]), |_| false, false).is_none());
         assert!(summaries.find(SummaryKey(10), &part(&[(1, 1)]), |_| false, false).is_some());
-        summaries.keep(SummaryKey(30), &part(&[(1, 1)]), &[0], rows(vec![0; 20]));
+        summaries.keep(SummaryKey(30), &part(&[(1, 1)]), &[0], rows(vec![0; 100]));
         assert!(summaries.find(SummaryKey(30), &part(&[(1, 1)]), |_| false, false).is_none());
+        // One that was found stays longer than those that were not.
+        summaries.keep(SummaryKey(31), &part(&[(1, 1)]), &[0], rows(vec![0; 10]));
+        assert!(summaries.find(SummaryKey(10), &part(&[(1, 1)]), |_| false, false).is_some());
+        assert!(summaries.find(SummaryKey(11), &part(&[(1, 1)]), |_| false, false).is_none());
     }
 
-    fn request(plan: &'static [u8], input: Vec<i64>, runs: &[(u64, u32)]) -> OpenRequest {
-        let batches = rows(input);
-        OpenRequest {
-            plan: PlanBytes::Substrait(plan.into()),
-            manifest_version: 1,
-            parts: vec![part(&[(1, 1)]), part(runs)],
-            inputs: vec![ShippedInput { name: "i".into(), schema: batches[0].schema(), batches }],
-            done: vec![],
-            schema: Arc::new(Schema::empty()),
-            whole_partition: false,
-            options: SessionOptions {
-                threads: 1,
-                memory: 1,
-                batch_rows: 1,
-                level_max: Level::Whole,
-                zone_maps: true,
-                sample: None,
-                time_zone: None,
-                now_ns: 0,
-                extensions: vec![],
-                host: 0,
-                adapt: Default::default(),
-            },
-        }
-    }
-
-    /// Something that names the table `main.t` as Substrait does.
-    const ONCE: &[u8] = b"p\x0a\x04main\x0a\x01t";
-    const TWICE: &[u8] = b"p\x0a\x04main\x0a\x01t\x0a\x04main\x0a\x01t";
-
+    /// A regression: only rows counted, so that summaries without any were kept for ever.
     #[test]
-    fn plans_inputs_and_other_datasets_are_told_apart() {
-        let key = |plan, input, runs: &[(u64, u32)]| summary_key(&request(plan, input, runs)).unwrap();
-        let same = key(ONCE, vec![1, 2], &[(5, 2)]);
-        assert_eq!(same, key(ONCE, vec![1, 2], &[(5, 2)]));
-        assert!(same != key(b"q\x0a\x04main\x0a\x01t", vec![1, 2], &[(5, 2)]));
-        assert!(same != key(ONCE, vec![1, 3], &[(5, 2)]));
-        assert!(same != key(ONCE, vec![1, 2], &[(6, 2)]));
-        // The slices that it drives over do not count.
-        let appended = |plan| {
-            let parts = vec![part(&[(1, 1), (2, 9)]), part(&[(5, 2)])];
-            summary_key(&OpenRequest { parts, ..request(plan, vec![1, 2], &[]) }).unwrap()
-        };
-        assert_eq!(same, appended(ONCE));
-        // They do where they are all read a second time.
-        assert!(key(TWICE, vec![1, 2], &[(5, 2)]) != appended(TWICE));
-        // A slice of an array is not the whole.
-        let whole = request(ONCE, vec![1, 2, 3], &[]);
-        let mut slice = whole.clone();
-        slice.inputs[0].batches[0] = slice.inputs[0].batches[0].slice(0, 2);
-        assert!(summary_key(&whole) != summary_key(&slice));
-    }
-
-    /// A regression: a CROSS JOIN ships rows without columns, and one with no rows was answered as one with a row.
-    #[test]
-    fn rows_without_columns_count_and_so_does_whose_rows_they_are() {
-        let schema: SchemaRef = Arc::new(Schema::empty());
-        let with = |counts: &[Vec<usize>]| {
-            let batch = |rows: &usize| {
-                let options = RecordBatchOptions::new().with_row_count(Some(*rows));
-                RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options).unwrap()
-            };
-            let input = |counts: &Vec<usize>| ShippedInput {
-                name: "i".into(),
-                schema: Arc::clone(&schema),
-                batches: counts.iter().map(batch).collect(),
-            };
-            let inputs = counts.iter().map(input).collect();
-            summary_key(&OpenRequest { inputs, ..request(ONCE, vec![1], &[(5, 2)]) }).unwrap()
-        };
-        let tables: [&[Vec<usize>]; 5] = [&[vec![]], &[vec![0]], &[vec![1]], &[vec![1], vec![]], &[vec![], vec![1]]];
-        for (at, one) in tables.iter().enumerate() {
-            assert!(with(one) == with(one));
-            assert!(tables[at + 1..].iter().all(|other| with(one) != with(other)), "{one:?}");
+    fn summaries_without_rows_take_room_too() {
+        let summaries = Summaries::new(1 << 20);
+        let part = part(&[(1, 1_000)]);
+        let (all, odd): (Vec<u32>, Vec<u32>) = ((0..1_000).collect(), (0..1_000).filter(|number| number % 2 == 1).collect());
+        for key in 0..5_000 {
+            summaries.keep(SummaryKey(key), &part, &all, vec![]);
         }
+        assert_eq!(summaries.size().0, (1 << 20) / (512 + 16));
+        for key in 0..5_000 {
+            summaries.keep(SummaryKey(key), &part, &odd, vec![]);
+        }
+        let (count, bytes) = summaries.size();
+        assert!((1..=(1 << 20) / (500 * 16)).contains(&count) && bytes <= 1 << 20, "{count} {bytes}");
+        assert_eq!(summaries.find(SummaryKey(4_999), &part, |_| false, false).map(|hit| hit.slices), Some(odd));
     }
 }

@@ -66,7 +66,7 @@ extensions_options! {
         /// projection; 1: the pages that may match come as they are stored; 0: nothing, the stored bytes come; random:SEED:
         /// any of them.
         pub level: String, default = "auto".to_owned()
-        /// Bytes of slices as stored that the host keeps for later queries; 0: none.
+        /// Bytes of slices as stored that the host keeps for later queries, a quarter of its memory at most; 0: none.
         pub slice_cache: usize, default = 256 << 20
         /// Partial aggregates of slices are kept at drives and host, and answer for their slices later.
         pub summary_cache: bool, default = true

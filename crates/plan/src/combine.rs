@@ -35,12 +35,23 @@ pub fn shape(plan: &LogicalPlan, functions: &Registry) -> ResultShape {
         LogicalPlan::Sort(sort) if sort.fetch.is_some() => ResultShape::TopK,
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
             (Ok(datafusion::logical_expr::SkipType::Literal(0)), Ok(FetchType::Literal(Some(fetch)))) => {
-                if matches!(core(&limit.input), LogicalPlan::Sort(_)) { ResultShape::TopK } else { ResultShape::Limit(fetch) }
+                match core(&limit.input) {
+                    LogicalPlan::Sort(_) => ResultShape::TopK,
+                    // An order below a projection that computes: only all rounds have the first rows.
+                    input if has_sort(input) => ResultShape::Rows,
+                    _ => ResultShape::Limit(fetch),
+                }
             }
             _ => ResultShape::Rows,
         },
         _ => ResultShape::Rows,
     }
+}
+
+fn has_sort(plan: &LogicalPlan) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    // The closure gives no error.
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Sort(_)))).unwrap_or(true)
 }
 
 /// A plan that merges rows of several rounds into rows of the same columns and the same meaning, for
@@ -196,5 +207,27 @@ impl Parts {
             exprs.push(value.alias(own("value", i)));
         }
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_functions::{EngineOptions, session_state};
+
+    use super::*;
+
+    /// A regression: what computes between the limit and the order hid the order, and any first rows were taken for the first.
+    #[tokio::test]
+    async fn a_limit_is_one_where_nothing_is_in_order_below() {
+        let state = session_state(&EngineOptions::default());
+        for (sql, expected) in [
+            ("SELECT a + 1 FROM (VALUES (1), (2)) AS t(a) LIMIT 3", ResultShape::Limit(3)),
+            ("SELECT a FROM (SELECT a FROM (VALUES (1), (2)) AS t(a) ORDER BY a) LIMIT 3", ResultShape::TopK),
+            ("SELECT a + 1 FROM (SELECT a FROM (VALUES (1), (2)) AS t(a) ORDER BY a) LIMIT 3", ResultShape::Rows),
+            ("SELECT a + 1 FROM (SELECT a FROM (VALUES (1), (2)) AS t(a) ORDER BY a LIMIT 4) LIMIT 3", ResultShape::Rows),
+        ] {
+            let plan = state.create_logical_plan(sql).await.unwrap();
+            assert_eq!(shape(&plan, &Registry::of(&state)), expected, "{sql}");
+        }
     }
 }

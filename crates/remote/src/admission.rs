@@ -147,7 +147,7 @@ fn broken(what: String) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use arrow::array::Int64Array;
@@ -161,7 +161,7 @@ mod tests {
         Admission::new(slices_total, MemoryConsumer::new("test").register(&pool))
     }
 
-    fn annotation(round: u32, first: u32, count: u32, rows_out: u64) -> Annotation {
+    pub(crate) fn annotation(round: u32, first: u32, count: u32, rows_out: u64) -> Annotation {
         Annotation {
             round,
             partition: 0,

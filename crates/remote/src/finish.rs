@@ -1,28 +1,31 @@
 //! [`Finisher`]: runs at the host what a drive handed back, with the engine that drives have (`pithead_exec`): a sub-plan is complete
 //! and independent, so it gives the same rows here.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
-use pithead_device::{Device, Native};
+use pithead_device::Device;
 use pithead_door::{Door, PartsOutline, SlicePart, batch_bytes, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
-use pithead_slice::{Fit, SliceReader, open_slice};
+use pithead_slice::{Fit, open_slice};
 use tokio::task::JoinSet;
 
 use crate::finishing::Sharing;
+use crate::held_slices::budget;
 use crate::hinted::{Hint, Hints, open_hinted};
+use crate::readers::Readers;
 use crate::session::Target;
 
 /// How often a drive is told how the host is, at most.
@@ -56,7 +59,14 @@ struct Coming {
     slices: BTreeMap<u32, (u64, BytesMut)>,
     /// Those of which only some pages come.
     hints: Hints,
-    held: Vec<u32>,
+    held: BTreeSet<u32>,
+}
+
+impl Coming {
+    /// Bytes that are reserved for what comes.
+    fn reserved(&self) -> usize {
+        self.slices.values().map(|(total, _)| *total as usize).sum()
+    }
 }
 
 /// What finishing took.
@@ -71,41 +81,11 @@ pub(crate) struct Done {
     held: MemoryReservation,
 }
 
-/// The slices that are here, open.
-#[derive(Debug)]
-struct Readers {
-    open: Mutex<HashMap<SliceKey, Arc<dyn SliceReader>>>,
-    /// Those of other parts of the sub-plan, which each round reads: the driving part may have them, too, as where a dataset is joined
-    /// with an older version of itself.
-    every_round: Mutex<HashSet<SliceKey>>,
-    device: Native,
-}
-
-#[async_trait]
-impl SliceSource for Readers {
-    async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
-        let reader = self.open.lock().get(&slice.key).cloned();
-        reader.ok_or_else(|| Fault::bug(format!("slice {} is not at the host", slice.key)))
-    }
-
-    fn device(&self) -> &dyn Device {
-        &self.device
-    }
-}
-
-impl Readers {
-    /// Lets go of slices that were finished, unless the rounds to come read them.
-    fn forget(&self, keys: &[SliceKey]) {
-        let (mut open, every_round) = (self.open.lock(), self.every_round.lock());
-        keys.iter().filter(|key| !every_round.contains(*key)).for_each(|key| drop(open.remove(key)));
-    }
-}
-
 impl Finisher {
     pub(crate) fn new(target: &Arc<Target>, reservation: MemoryReservation) -> Finisher {
         Finisher {
             bound: None,
-            source: Arc::new(Readers { open: Mutex::default(), every_round: Mutex::default(), device: Native::new() }),
+            source: Arc::new(Readers::new()),
             driving: vec![],
             coming: BTreeMap::new(),
             collected: vec![],
@@ -162,6 +142,8 @@ impl Finisher {
             return Ok(());
         }
         let request = &self.target.request;
+        // What a copy gave that failed meanwhile is asked for again.
+        self.others.free();
         let mut parts = Vec::with_capacity(request.parts.len());
         for (index, part) in request.parts.iter().enumerate() {
             let slices = match index {
@@ -216,7 +198,8 @@ impl Finisher {
         let (key, size) = (slice.key.clone(), bytes.len() as u64);
         let reader = open_slice(slice.stored(&part.schema), bytes).map_err(|error| Fault::from(error).at(&key))?;
         if self.target.slice_cache > 0 {
-            self.target.context.held.keep(key.clone(), Arc::clone(&reader), size, self.target.slice_cache);
+            let budget = budget(self.target.slice_cache, &*self.target.runtime.memory_pool);
+            self.target.context.held.keep(key.clone(), Arc::clone(&reader), size, budget);
         }
         self.source.open.lock().insert(key, reader);
         Ok(())
@@ -249,8 +232,11 @@ impl Finisher {
         let broken = |what: String| Err(external(protocol(what)));
         let coming = self.coming.entry(round).or_default();
         let hinted = coming.hints.get(&slice).map(Hint::bytes);
+        if coming.held.contains(&slice) || (total == 0 && coming.slices.contains_key(&slice)) {
+            return broken(format!("slice {slice} came twice, or besides is said to be at the host"));
+        }
         if total == 0 && hinted.is_none() {
-            coming.held.push(slice);
+            coming.held.insert(slice);
             return Ok(());
         }
         if hinted.is_some_and(|hinted| hinted != total) {
@@ -278,6 +264,15 @@ impl Finisher {
     /// What a closed round of slices as stored holds, open and checked. Nothing of it counts before.
     pub(crate) fn opened(&mut self, annotation: &Annotation) -> Result<(Vec<SliceRef>, usize), Fault> {
         let coming = self.coming.remove(&annotation.round).unwrap_or_default();
+        let reserved = coming.reserved();
+        let opened = self.open_all(annotation, coming);
+        if opened.is_err() {
+            self.let_go(reserved);
+        }
+        opened
+    }
+
+    fn open_all(&self, annotation: &Annotation, coming: Coming) -> Result<(Vec<SliceRef>, usize), Fault> {
         let part = self.target.request.parts.first().ok_or_else(|| Fault::bug("a sub-plan without a dataset"))?;
         let mut found = Vec::new();
         let mut hinted = Vec::new();
@@ -419,11 +414,15 @@ impl Finisher {
         std::mem::take(&mut self.handed_back)
     }
 
+    /// Gives back the bytes of slices that were opened and then did not count.
+    pub(crate) fn let_go(&self, bytes: usize) {
+        self.reservation.shrink(bytes.min(self.reservation.size()));
+    }
+
     /// Drops what came of rounds that were not closed: their session is over.
     pub(crate) fn restart(&mut self) {
-        for (_, (total, _)) in std::mem::take(&mut self.coming).into_values().flat_map(|coming| coming.slices) {
-            self.reservation.shrink((total as usize).min(self.reservation.size()));
-        }
+        let reserved: usize = std::mem::take(&mut self.coming).values().map(Coming::reserved).sum();
+        self.let_go(reserved);
     }
 }
 

@@ -13,6 +13,7 @@ mod held_slices;
 mod hinted;
 mod idle;
 mod profile;
+mod readers;
 mod recall;
 mod report;
 mod rollups;

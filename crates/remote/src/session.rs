@@ -362,7 +362,8 @@ impl Session {
             Level::Filtered => finisher.filtered(&annotation, rows).map(|(slices, bytes)| (slices, bytes, vec![])),
             _ => Err(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")),
         };
-        let (slices, bytes, rows) = admission.close(&annotation, accept).map_err(at)?;
+        let closed = admission.close(&annotation, accept);
+        let (slices, bytes, rows) = closed.inspect_err(|_| finisher.let_go(bytes)).map_err(at)?;
         let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
         if !self.target.brake.as_ref().is_none_or(counts) {
             return Err(Stop::Braked);

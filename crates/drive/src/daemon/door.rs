@@ -93,7 +93,7 @@ impl Door for Drive {
     }
 
     async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
-        self.counted(self.stored(&self.metrics.copies, self.storage.write_pieces(run, pieces).await))
+        self.counted(self.copied(self.storage.write_pieces(run, pieces).await))
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {

@@ -62,7 +62,8 @@ impl Drive {
         });
         let device = Arc::clone(&options.device);
         let budget = Arc::new(Budget::new(options.memory));
-        let runtimes = Runtimes::open(&options.data.join("tmp"))?;
+        let used = Arc::clone(&store);
+        let runtimes = Runtimes::open(&options.data.join("tmp"), move || Some(used.usage().ok()?.free_bytes))?;
         let resources = Arc::new(Resources { device: Arc::clone(&device), workers, budget, runtimes });
         let shutdown = Shutdown::of("drive");
         let attached = attached(&options, &resources.workers)?;
@@ -75,7 +76,7 @@ impl Drive {
             attached,
             options.history,
         ));
-        storage.collect_condemned()?;
+        storage.collect_condemned();
         let turns = TurnLimits { sessions: options.sessions_max, host_sessions: options.host_sessions() };
         let metrics = Arc::new(Metrics::new(&Limits {
             sessions: turns.sessions,

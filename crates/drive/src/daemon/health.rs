@@ -19,11 +19,14 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// A change was made or was not. Faults of the request say nothing of the medium.
-    pub(crate) fn ended<T>(&self, result: &Result<T, Fault>) {
+    /// A change was made or was not. Faults of the request say nothing of the medium, and no more does damage of what came from
+    /// another one (`theirs`).
+    pub(crate) fn ended<T>(&self, result: &Result<T, Fault>, theirs: bool) {
         match result {
             Ok(_) => self.failed.store(false, Ordering::Relaxed),
-            Err(fault) if matches!(fault.blame, Blame::Device | Blame::Corrupt) => self.failed.store(true, Ordering::Relaxed),
+            Err(fault) if fault.blame == Blame::Device || (fault.blame == Blame::Corrupt && !theirs) => {
+                self.failed.store(true, Ordering::Relaxed);
+            }
             Err(_) => {}
         }
     }
@@ -66,7 +69,14 @@ impl Drive {
         result: Result<T, Fault>,
     ) -> Result<T, Fault> {
         Metrics::outcome(counters, &result);
-        self.writing.ended(&result);
+        self.writing.ended(&result, false);
+        result
+    }
+
+    /// The same of a copy of what another drive has: where that is damaged, it is refused, and this one's medium is as sound as before.
+    pub(crate) fn copied<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        Metrics::outcome(&self.metrics.copies, &result);
+        self.writing.ended(&result, true);
         result
     }
 }
@@ -88,14 +98,17 @@ mod tests {
     #[test]
     fn only_the_medium_makes_a_drive_unfit() {
         let writing = Writing::default();
-        let end = |blame| writing.ended(&Err::<(), _>(Fault::new(blame, "x")));
+        let end = |blame| writing.ended(&Err::<(), _>(Fault::new(blame, "x")), false);
         end(Blame::User);
         end(Blame::Conflict);
+        writing.ended(&Err::<(), _>(Fault::new(Blame::Corrupt, "what was sent")), true);
         assert!(!writing.failed.load(Ordering::Relaxed));
         end(Blame::Device);
         end(Blame::Limit);
         assert!(writing.failed.load(Ordering::Relaxed));
-        writing.ended(&Ok(()));
+        writing.ended(&Ok(()), false);
         assert!(!writing.failed.load(Ordering::Relaxed));
+        end(Blame::Corrupt);
+        assert!(writing.failed.load(Ordering::Relaxed));
     }
 }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod runtime;
+mod spill_room;
 mod workers;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use pithead_device::Device;
 
 pub(crate) use budget::{Budget, Grant};
 pub(crate) use runtime::{Runtimes, Usage};
+pub(crate) use spill_room::SpillRoom;
 pub(crate) use workers::{Workers, panic_fault};
 
 /// The resources of a drive.

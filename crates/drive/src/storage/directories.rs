@@ -1,9 +1,9 @@
 //! [`Directories`]: the metadata slices of runs, parsed and cached.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
+use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_model::{Blame, Directory, Fault, SliceKey};
 use pithead_slice::Fit;
@@ -14,8 +14,10 @@ use crate::storage::attached::Attached;
 use crate::storage::keys::slice_key;
 use crate::storage::run_directory::RunDirectory;
 
-/// Slice entries that are cached at most, over all runs.
-const ENTRIES_MAX: usize = 1 << 18;
+/// What is cached takes so much at most, counted in summaries of columns: some hundred bytes each.
+const WEIGHT_MAX: usize = 1 << 22;
+/// What a run takes besides its columns and slices, counted so.
+const RUN_WEIGHT: usize = 8;
 
 /// Runs, each by the key of its metadata slice.
 #[derive(Debug)]
@@ -23,12 +25,12 @@ pub(crate) struct Directories {
     store: Arc<dyn Store>,
     workers: Workers,
     pub(crate) attached: Option<Arc<Attached>>,
-    cached: Mutex<HashMap<SliceKey, Arc<RunDirectory>>>,
+    cached: Mutex<Cached>,
 }
 
 impl Directories {
     pub(crate) fn new(store: Arc<dyn Store>, workers: Workers, attached: Option<Arc<Attached>>) -> Self {
-        Self { store, workers, attached, cached: Mutex::default() }
+        Self { store, workers, attached, cached: Mutex::new(Cached::new(WEIGHT_MAX)) }
     }
 
     /// A run's directory; [`Blame::Conflict`] if the run is not here.
@@ -36,13 +38,13 @@ impl Directories {
         if let Some(found) = self.attached.as_ref().and_then(|attached| attached.directory(key)) {
             return Ok(found);
         }
-        if let Some(found) = self.cached.lock().get(key) {
+        if let Some(found) = self.cached.lock().runs.get(key) {
             return Ok(Arc::clone(found));
         }
         let Directory { schema, slices, .. } = self.read(key).await?;
         let found =
             Arc::new(RunDirectory { schema, slices: slices.into_iter().map(Arc::new).collect(), encoding: OnceLock::new() });
-        self.keep(key, &found);
+        self.cached.lock().keep(key, &found);
         Ok(found)
     }
 
@@ -55,17 +57,43 @@ impl Directories {
     }
 
     pub(crate) fn forget(&self, key: &SliceKey) {
-        self.cached.lock().remove(key);
+        self.cached.lock().forget(key);
+    }
+}
+
+/// Directories, least recently used out first. The last one stays, however large.
+#[derive(Debug)]
+struct Cached {
+    runs: LruCache<SliceKey, Arc<RunDirectory>>,
+    weight: usize,
+    weight_max: usize,
+}
+
+impl Cached {
+    fn new(weight_max: usize) -> Cached {
+        Cached { runs: LruCache::unbounded(), weight: 0, weight_max }
     }
 
-    fn keep(&self, key: &SliceKey, found: &Arc<RunDirectory>) {
-        let mut cached = self.cached.lock();
-        let entries: usize = cached.values().map(|run| run.slices.len()).sum();
-        if entries + found.slices.len() > ENTRIES_MAX {
-            cached.clear();
+    fn keep(&mut self, key: &SliceKey, found: &Arc<RunDirectory>) {
+        self.forget(key);
+        self.weight += weight(found);
+        self.runs.put(key.clone(), Arc::clone(found));
+        while self.weight > self.weight_max && self.runs.len() > 1 {
+            let Some((_, gone)) = self.runs.pop_lru() else { return };
+            self.weight -= weight(&gone);
         }
-        cached.insert(key.clone(), Arc::clone(found));
     }
+
+    fn forget(&mut self, key: &SliceKey) {
+        if let Some(gone) = self.runs.pop(key) {
+            self.weight -= weight(&gone);
+        }
+    }
+}
+
+fn weight(run: &RunDirectory) -> usize {
+    let columns = run.schema.fields().len();
+    RUN_WEIGHT + columns + run.slices.len() * (columns + 1)
 }
 
 /// The fault of a run that is not, or no longer, on this drive.
@@ -101,7 +129,40 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Directory, Fault> {
 mod tests {
     use super::*;
     use arrow::datatypes::{DataType, Field, Schema};
-    use pithead_model::SliceEntry;
+    use pithead_model::{DatasetId, LoadId, SliceEntry};
+
+    /// A regression: only slices counted, and where they were too many all runs went.
+    #[test]
+    fn what_is_cached_counts_with_its_columns() {
+        let fields = |count: usize| (0..count).map(|i| Field::new(format!("c{i}"), DataType::Int64, true)).collect::<Vec<_>>();
+        let directory = |columns: usize, slices: usize| {
+            let entry = Arc::new(SliceEntry { rows: 1, bytes: 1, columns: vec![] });
+            let schema = Arc::new(Schema::new(fields(columns)));
+            Arc::new(RunDirectory { schema, slices: vec![entry; slices], encoding: OnceLock::new() })
+        };
+        let key = |load: u64| SliceKey {
+            name: "t".parse().unwrap(),
+            dataset: DatasetId(1),
+            load: LoadId(load),
+            partition: 0,
+            number: None,
+        };
+        let mut cached = Cached::new(35_000);
+        let wide = directory(100, 100);
+        (0..10).for_each(|load| cached.keep(&key(load), &wide));
+        assert_eq!(cached.runs.iter().map(|(key, _)| key.load.0).collect::<Vec<_>>(), [9, 8, 7]);
+        // One that was asked for stays longer; one that was kept again takes no more room.
+        assert!(cached.runs.get(&key(7)).is_some());
+        cached.keep(&key(9), &wide);
+        cached.keep(&key(10), &wide);
+        assert!(cached.runs.contains(&key(7)) && !cached.runs.contains(&key(8)));
+        // Runs without slices take room, too.
+        let empty = directory(1, 0);
+        (100..9_000).for_each(|load| cached.keep(&key(load), &empty));
+        assert_eq!(cached.runs.len(), 35_000 / 9);
+        (0..9_000).for_each(|load| cached.forget(&key(load)));
+        assert_eq!((cached.runs.len(), cached.weight), (0, 0));
+    }
 
     #[test]
     fn a_directory_that_lies_is_refused() {

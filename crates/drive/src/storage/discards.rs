@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use pithead_door::{Discard, Loads};
 use pithead_model::{Blame, DatasetId, DatasetName, Fault, LoadId, SliceKey};
-use pithead_store::{Durability, Key, Store, Write, each_entry};
+use pithead_store::{Durability, Key, Store, Write, each_entry, each_readable_entry};
 
 use crate::storage::Storage;
 use crate::storage::claims::{claimed, names};
 use crate::storage::keys::{
     CONDEMNED_PREFIX, FILTER_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key, retired_key,
 };
+use crate::storage::leases::Leases;
 
 /// Runs that may go, each with its number of slices, and those that may not.
 type Fenced = (Vec<(SliceKey, u64)>, Vec<SliceKey>);
@@ -47,12 +48,13 @@ impl Storage {
         let (going, fenced) = self.unfenced(runs, seen).await?;
         let going = self.not_aside(going).await?;
         let (now, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|(run, _)| self.leases.doom(run));
+        let slices = now.iter().map(|(_, slices)| slices).sum();
+        let now = Dooming::new(now.into_iter().map(|(run, _)| run).collect(), &self.leases);
         let store = Arc::clone(&self.store);
         let later: Vec<SliceKey> = later.into_iter().map(|(run, _)| run).collect();
-        tracing::info!(runs = now.len(), leased = later.len(), "discarding");
+        tracing::info!(runs = now.runs.len(), leased = later.len(), "discarding");
         let condemned = self.resources.workers.blocking(move || (condemn(&*store, &later), order).0).await?;
-        let slices = now.iter().map(|(_, slices)| slices).sum();
-        let deleted = self.delete_runs(now.into_iter().map(|(run, _)| run).collect()).await;
+        let deleted = self.delete_runs(now).await;
         condemned.and(deleted).map(|()| (slices, fenced))
     }
 
@@ -92,37 +94,67 @@ impl Storage {
             return;
         }
         tracing::info!(runs = freed.len(), "collecting runs that were waiting for their readers");
-        if let Err(fault) = self.delete_runs(freed).await {
+        if let Err(fault) = self.delete_runs(Dooming::new(freed, &self.leases)).await {
             tracing::error!(%fault, "runs that nobody needs could not be deleted; they go when the drive is opened again");
         }
     }
 
-    /// Deletes what a drive that stopped had not come to. Blocks.
-    pub(crate) fn collect_condemned(&self) -> Result<(), Fault> {
-        for entry in self.store.list(CONDEMNED_PREFIX.as_bytes())? {
-            let Some((value, _)) = self.store.get(&entry.key)? else { continue };
-            match serde_json::from_slice::<SliceKey>(&value) {
-                Ok(run) => {
-                    delete_run(&*self.store, &run)?;
-                    self.slices.forget(&run);
-                }
-                Err(error) => tracing::warn!(key = %entry.key.escape_ascii(), %error, "damaged note of a run to delete"),
+    /// Deletes what a drive that stopped had not come to. What cannot be deleted, or is not known for damage, is left to the next
+    /// time: all else is served. Blocks.
+    pub(crate) fn collect_condemned(&self) {
+        let mut notes = Vec::new();
+        match each_readable_entry(&*self.store, CONDEMNED_PREFIX, |entry| notes.push(entry.key.clone())) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("some notes of runs to delete cannot be read"),
+            Err(error) => tracing::warn!(%error, "the notes of runs to delete cannot be listed"),
+        }
+        for note in notes {
+            if let Err(fault) = self.delete_condemned(&note) {
+                tracing::warn!(key = %note.escape_ascii(), %fault, "a run that was to be deleted is left");
             }
         }
+    }
+
+    fn delete_condemned(&self, note: &Key) -> Result<(), Fault> {
+        let Some((value, _)) = self.store.get(note)? else { return Ok(()) };
+        let damaged = |error: serde_json::Error| Fault::new(Blame::Corrupt, format!("a damaged note: {error}"));
+        let run: SliceKey = serde_json::from_slice(&value).map_err(damaged)?;
+        delete_run(&*self.store, &run)?;
+        self.slices.forget(&run);
         Ok(())
     }
 
-    async fn delete_runs(&self, runs: Vec<SliceKey>) -> Result<(), Fault> {
-        let store = Arc::clone(&self.store);
-        let deleting = runs.clone();
-        let deleted =
-            self.resources.workers.blocking(move || deleting.iter().try_for_each(|run| delete_run(&*store, run))).await;
-        for run in &runs {
-            self.directories.forget(run);
-            self.slices.forget(run);
-            self.leases.gone(run);
-        }
-        deleted?
+    /// Once begun this goes on to its end, even if nobody waits for it any more.
+    async fn delete_runs(&self, doomed: Dooming) -> Result<(), Fault> {
+        let (store, directories, slices) = (Arc::clone(&self.store), Arc::clone(&self.directories), Arc::clone(&self.slices));
+        let delete = move || {
+            let deleted = doomed.runs.iter().try_for_each(|run| delete_run(&*store, run));
+            for run in &doomed.runs {
+                directories.forget(run);
+                slices.forget(run);
+            }
+            drop(doomed);
+            deleted
+        };
+        self.resources.workers.blocking(delete).await?
+    }
+}
+
+/// Runs that are being deleted: nobody can lease them until this is dropped. What is dropped before is left to a later call.
+struct Dooming {
+    runs: Vec<SliceKey>,
+    leases: Arc<Leases>,
+}
+
+impl Dooming {
+    fn new(runs: Vec<SliceKey>, leases: &Arc<Leases>) -> Dooming {
+        Dooming { runs, leases: Arc::clone(leases) }
+    }
+}
+
+impl Drop for Dooming {
+    fn drop(&mut self) {
+        self.runs.iter().for_each(|run| self.leases.gone(run));
     }
 }
 

@@ -55,7 +55,7 @@ impl Storage {
         let rows = checked(rows, &request).map_ok(|batch| compact(&batch)).boxed();
         let rows = match request.sort.is_empty() {
             true => rows,
-            false => sorted(rows, &request.schema, &request.sort, self.resources.runtimes.directory(), grant.bytes())?,
+            false => sorted(rows, &request.schema, &request.sort, self.resources.runtimes.room(), grant.bytes())?,
         };
         let maker = Maker { store: Arc::clone(&self.store), workers: self.resources.workers.clone(), encoding };
         let threads = self.resources.workers.threads();

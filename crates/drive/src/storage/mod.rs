@@ -38,6 +38,8 @@ pub(crate) use attached::Attached;
 pub use attached::{Attach, AttachAt, Share};
 pub(crate) use directories::{fit, gone};
 pub(crate) use filters::{Filters, WantedFilter};
+#[cfg(test)]
+pub(crate) use keys::condemned_key;
 pub(crate) use keys::{FILTER_PREFIX, SLICE_PREFIX, StoredSlice, parse_slice_key, slice_key};
 pub(crate) use leases::{Lease, Leases};
 pub(crate) use marking::Marking;

@@ -2,6 +2,7 @@
 
 mod background;
 mod copies;
+mod discards;
 mod loads;
 mod manifests;
 mod marking;
