@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,6 +17,11 @@ use crate::tls::ServerTls;
 
 /// How long to wait after a connection could not be taken, as when the process has no more files to open.
 const RETRY: Duration = Duration::from_millis(50);
+/// How long a caller says nothing before it is asked whether it is there, and before it is asked again.
+const ASKED_AFTER: Duration = Duration::from_secs(60);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How often it is asked before the connection is closed.
+const ASKED_MAX: u32 = 6;
 /// Connections that wait for the server to take them. It takes them at once.
 const READY_MAX: usize = 16;
 
@@ -64,7 +70,7 @@ async fn begin(
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
     let address = place.address();
-    if socket.set_nodelay(true).is_err() {
+    if socket.set_nodelay(true).is_err() || keep_alive(&socket).is_err() {
         return;
     }
     match Connection::begin(socket, protocol, tls, place).await {
@@ -74,8 +80,38 @@ async fn begin(
     }
 }
 
+/// Has the system ask a caller who says nothing whether it is there still. A machine that has lost power says nothing, and its
+/// connections would keep their places.
+fn keep_alive(socket: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN_AFTER).with_retries(ASKED_MAX);
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
+
 /// Whether it is only this caller who has gone.
 fn is_callers(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::ConnectionLimits;
+
+    #[tokio::test]
+    async fn who_has_vanished_is_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let protocol = Protocol { name: "test", alpn: b"test", greeting: b"" };
+        let (mut connections, accepting) = accept(listener, protocol, None, Gate::new(ConnectionLimits::default()));
+        let accepting = tokio::spawn(accepting);
+        let _client = TcpStream::connect(address).await.unwrap();
+        let connection = connections.recv().await.unwrap().unwrap();
+        let socket = SockRef::from(connection.peer().socket.as_ref().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN_AFTER);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), ASKED_MAX);
+        accepting.abort();
+    }
 }

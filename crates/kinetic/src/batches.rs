@@ -8,6 +8,7 @@ use pithead_store::{Durability, Expected, Key, Store, StoreError, Version, Write
 
 use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
+use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::proto::{Batch, Body};
 use crate::service::Service;
@@ -167,16 +168,21 @@ fn reserve(service: &Service, bytes: u64) -> bool {
 
 impl Ended {
     /// Does all commands, durably, or none.
-    pub fn commit(self, service: &Service) -> Answer {
+    pub fn commit(self, service: &Service, identity: &Arc<Identity>) -> Answer {
         let Ended { writes, sequences, failed, opened } = self;
         if let Some((sequence, failure)) = failed {
             return answer(sequences, sequence, failure.into());
         }
         let store = &*service.store;
-        let Some(written) = service.erasures.commit(opened, || store.write(writes.clone(), Durability::Through)) else {
+        let write = || service.check_known(identity).map(|()| store.write(writes.clone(), Durability::Through));
+        let Some(written) = service.erasures.commit(opened, write) else {
             let failure = Failure::new(Code::InvalidBatch, "all keys were erased since the batch was opened");
             let first = sequences.first().copied();
             return answer(sequences, first, failure.into());
+        };
+        let written = match written {
+            Ok(written) => written,
+            Err(refused) => return answer(sequences, None, refused.into()),
         };
         match written {
             Ok(()) => answer(sequences, None, Answer::success()),

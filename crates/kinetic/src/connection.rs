@@ -19,8 +19,9 @@ use crate::listening::{gone, next_frame, told};
 use crate::managing::Gone;
 use crate::parting::part;
 use crate::pins::pin_of;
-use crate::proto::{Body, Command, GetLog, Header, PinOperation, auth};
-use crate::reply::{Reply, Signer, message_unsolicited, respond, send, status, unsolicited};
+use crate::proto::{Body, Command, GetLog, Header, Message, PinOperation, auth};
+use crate::receiving::Held;
+use crate::reply::{FRAME_WAIT, Reply, Signer, message_unsolicited, respond, send, status, unsolicited};
 use crate::service::Service;
 use crate::sign::verify;
 
@@ -28,6 +29,8 @@ use crate::sign::verify;
 const STRANGER_IDLE: Duration = Duration::from_secs(60);
 /// How long a caller who is known may say nothing.
 const IDLE: Duration = Duration::from_secs(6 * 3_600);
+/// How long a stranger may take for what is said last: less than another one waits for its place.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Wrong PINs after which the connection is closed.
 const WRONG_PINS_MAX: u32 = 16;
 /// Wrong signatures, one after the other, after which it is closed.
@@ -51,17 +54,26 @@ pub(crate) async fn talk(
     if !send(&mut stream, talk.greeting()).await {
         return;
     }
+    let wanted = talk.place.wish();
     loop {
         let idle = if talk.known { IDLE } else { STRANGER_IDLE };
+        let mut held = Held::new(&talk.service.receiving, talk.known);
+        let is_kept = |message: &Message| talk.known || talk.service.is_signed(message);
         let next = tokio::select! {
-            frame = next_frame(&mut stream, idle, &limits) => frame,
+            frame = next_frame(&mut stream, idle, &limits, &mut held, is_kept) => frame,
             () = told(&mut stop) => Err(Some(Failure::new(Code::ConnectionTerminated, "the drive stops"))),
-            () = talk.place.wanted() => Err(Some(Failure::new(Code::ServiceBusy, "other clients need this connection's place"))),
+            () = wanted.notified() => Err(Some(place_wanted())),
         };
         let next = match next {
             Ok(frame) => {
+                let is_stranger = !talk.known;
+                // Of a stranger it counts until the answer.
+                let _held = is_stranger.then_some(held);
                 let gone = pin!(gone(&mut stream, &mut stop));
-                talk.answer(frame, gone).await
+                tokio::select! {
+                    next = talk.answer(frame, gone) => next,
+                    () = wanted.notified(), if is_stranger => Next::Last(unsolicited(&place_wanted())),
+                }
             }
             Err(Some(failure)) => Next::Last(unsolicited(&failure)),
             Err(None) => break,
@@ -69,12 +81,18 @@ pub(crate) async fn talk(
         match next {
             Next::Silent => {}
             Next::Answer(reply) => {
-                if !send(&mut stream, reply).await {
+                let sent = tokio::select! {
+                    sent = send(&mut stream, reply) => sent,
+                    // Half of an answer may be on its way: nothing more is said.
+                    () = wanted.notified(), if !talk.known => return,
+                };
+                if !sent {
                     break;
                 }
             }
             Next::Last(reply) => {
-                if send(&mut stream, reply).await {
+                let wait = if talk.known { FRAME_WAIT } else { LAST_WAIT };
+                if matches!(timeout(wait, send(&mut stream, reply)).await, Ok(true)) {
                     part(&mut stream).await;
                 }
                 return;
@@ -178,7 +196,9 @@ impl Talk {
         };
         let until = header.timeout.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
         let until = until.and_then(|ms| arrived.checked_add(Duration::from_millis(ms)));
-        let call = Call { kind, header, body, value: frame.value, identity: Arc::clone(&identity), link: self.link, until };
+        let abandoned = matches!(kind, RequestKind::MediaScan | RequestKind::Peer2PeerPush).then(Arc::default);
+        let (link, value) = (self.link, frame.value);
+        let call = Call { kind, header, body, value, identity: Arc::clone(&identity), link, until, abandoned };
         let value_bytes = frame.value_bytes;
         let answer = match self.work.dispatch(&call, checked, gone).await {
             Dispatched::Answer(answer) => *answer,
@@ -247,7 +267,9 @@ impl Talk {
                 self.pin_operation(operation, pin).await.unwrap_or_else(Answer::from)
             }
         };
-        if answer.code == Code::NotAuthorized {
+        // A stranger whose requests cannot be done has no more of them than one who guesses.
+        let is_refused = !self.known && !self.link.tls;
+        if answer.code == Code::NotAuthorized || is_refused {
             return self.turn_away_pin(&Signer::Pin, &header, RequestKind::PinOp, answer);
         }
         self.service.metrics.count(RequestKind::PinOp, answer.code, 0);
@@ -256,6 +278,8 @@ impl Talk {
 
     async fn pin_operation(&self, operation: Option<PinOperation>, pin: Bytes) -> Result<Answer, Failure> {
         self.service.compare_pin(pin_of(operation.as_ref(), &pin)?, self.link, None).await?;
+        // Whoever knows the PIN is told how it went.
+        self.place.keep();
         let (service, link) = (Arc::clone(&self.service), self.link);
         let done = self.service.pool.spawn_blocking(move || service.pin_operation(operation.as_ref(), &pin, link)).await;
         done.unwrap_or_else(|lost| Err(Failure::new(Code::InternalError, lost.to_string())))
@@ -297,6 +321,10 @@ impl Talk {
             wait.await;
         }
     }
+}
+
+fn place_wanted() -> Failure {
+    Failure::new(Code::ServiceBusy, "other clients need this connection's place")
 }
 
 fn check_cluster(header: &Header, version: i64) -> Result<(), Failure> {

@@ -86,9 +86,9 @@ impl CrowdPlace {
         }
     }
 
-    /// Ends once the place is wanted for somebody else.
-    pub async fn wanted(&self) {
-        self.wanted.notified().await;
+    /// Notified once the place is wanted for somebody else.
+    pub fn wish(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     async fn is_wanted(place: &CrowdPlace) -> bool {
-        tokio::time::timeout(Duration::from_millis(1), place.wanted()).await.is_ok()
+        tokio::time::timeout(Duration::from_millis(1), place.wanted.notified()).await.is_ok()
     }
 
     #[tokio::test]

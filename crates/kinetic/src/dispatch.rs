@@ -1,6 +1,8 @@
 //! [`Dispatch`]: who does a request whose sender is known, and the open batches of its connection.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::time::timeout_at;
 
@@ -55,7 +57,7 @@ impl Dispatch {
     /// `checked`: what has to hold of every request.
     pub async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>, gone: Gone<'_>) -> Dispatched {
         use RequestKind::{
-            AbortBatch, Delete, EndBatch, Get, ManageApplet, Noop, Peer2PeerPush, Put, Security, Setup, StartBatch,
+            AbortBatch, Delete, EndBatch, Get, ManageApplet, MediaScan, Noop, Peer2PeerPush, Put, Security, Setup, StartBatch,
         };
         if call.kind != StartBatch
             && let Err(failure) = self.check_batch(&call.header)
@@ -78,7 +80,8 @@ impl Dispatch {
                 Err(Failure::invalid("a batch has PUT and DELETE only"))
             }
             Noop => Ok(Answer::success()),
-            Peer2PeerPush => self.service.push(call).await,
+            Peer2PeerPush => unless_abandoned(call, gone, self.service.push(call)).await,
+            MediaScan => unless_abandoned(call, gone, self.execute(call)).await,
             ManageApplet => self.service.manage_applet(call, gone).await,
             Setup | Security => match self.compare_pin(call).await {
                 Ok(()) => self.execute(call).await,
@@ -87,7 +90,8 @@ impl Dispatch {
             },
             kind => {
                 // A change of threads takes longer than all else that is done for a value in memory.
-                let resident = (kind == Get).then(|| self.service.get_resident(call)).flatten();
+                let resident =
+                    (kind == Get).then(|| self.service.resident_looks.look(|| self.service.get_resident(call))).flatten();
                 match resident {
                     Some(answer) => Ok(answer),
                     None => self.execute(call).await,
@@ -107,14 +111,14 @@ impl Dispatch {
             return Answer::success().into();
         }
         // A batch whose end finds no turn stays open, so that its end can be asked for again.
-        let turn = match self.turn(call).await {
+        let turn = match self.service.turn(call).await {
             Ok(turn) => turn,
             Err(busy) => return busy.into(),
         };
         let count = call.body.batch.as_ref().and_then(|batch| batch.count);
         let Some(ended) = self.batches.end(id, count) else { return Dispatched::UnknownBatch(unknown(id)) };
-        let service = Arc::clone(&self.service);
-        self.block(call.kind, Some(turn), move || ended.commit(&service)).await.into()
+        let (service, identity) = (Arc::clone(&self.service), Arc::clone(&call.identity));
+        self.block(call.kind, Some(turn), move || ended.commit(&service, &identity)).await.into()
     }
 
     /// Has the PIN of a request compared, if it needs one, before it waits for the store.
@@ -130,20 +134,10 @@ impl Dispatch {
         let turn = match call.kind {
             // It takes long, and there is one at a time.
             RequestKind::MediaScan | RequestKind::MediaOptimize => None,
-            _ => Some(self.turn(call).await?),
+            _ => Some(self.service.turn(call).await?),
         };
         let (service, own) = (Arc::clone(&self.service), call.clone());
         Ok(self.block(call.kind, turn, move || service.execute(&own)).await)
-    }
-
-    async fn turn(&self, call: &Call) -> Result<Turn, Failure> {
-        let turn = self.service.turns.take(call.header.priority.unwrap_or(PRIORITY_NORMAL));
-        let turn = match call.until {
-            None => turn.await,
-            Some(until) => timeout_at(until, turn).await.ok().flatten(),
-        };
-        let busy = || Failure::new(Code::ServiceBusy, "too many requests wait; try again later");
-        turn.filter(|_| !call.is_overdue()).ok_or_else(busy)
     }
 
     /// Does what blocks, and then gives the turn back.
@@ -157,6 +151,19 @@ impl Dispatch {
     }
 }
 
+impl Service {
+    /// Waits for a request's turn.
+    pub(crate) async fn turn(&self, call: &Call) -> Result<Turn, Failure> {
+        let turn = self.turns.take(call.header.priority.unwrap_or(PRIORITY_NORMAL));
+        let turn = match call.until {
+            None => turn.await,
+            Some(until) => timeout_at(until, turn).await.ok().flatten(),
+        };
+        let busy = || Failure::new(Code::ServiceBusy, "too many requests wait; try again later");
+        turn.filter(|_| !call.is_overdue()).ok_or_else(busy)
+    }
+}
+
 impl From<Answer> for Dispatched {
     fn from(answer: Answer) -> Dispatched {
         Dispatched::Answer(Box::new(answer))
@@ -167,6 +174,23 @@ impl From<Failure> for Dispatched {
     fn from(failure: Failure) -> Dispatched {
         Answer::from(failure).into()
     }
+}
+
+/// Does a request that may take long, and lets it know once nobody waits for it any more. It ends by itself then.
+async fn unless_abandoned(
+    call: &Call,
+    gone: Gone<'_>,
+    work: impl Future<Output = Result<Answer, Failure>>,
+) -> Result<Answer, Failure> {
+    let mut work = pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = gone => {}
+    }
+    if let Some(abandoned) = &call.abandoned {
+        abandoned.store(true, Ordering::Relaxed);
+    }
+    work.await
 }
 
 fn unknown(id: u32) -> Failure {

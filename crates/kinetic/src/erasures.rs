@@ -1,4 +1,4 @@
-//! [`Erasures`]: batches that were opened before all keys were erased put none after it.
+//! [`Erasures`]: batches that were opened before all keys were erased put none after it, and neither does who is known no more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 #[derive(Debug, Default)]
 pub(crate) struct Erasures {
     count: AtomicU64,
-    /// Shared by commits, so that one which began before an erasure has ended before keys are looked for.
+    /// Shared by commits and other writes, so that one which began before an erasure has ended before keys are looked for.
     commits: RwLock<()>,
 }
 
@@ -22,6 +22,12 @@ impl Erasures {
     pub fn note(&self) {
         let _none = self.commits.write();
         self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Writes; an erasure that is noted meanwhile waits for that, and takes what was written with it.
+    pub fn during<T>(&self, write: impl FnOnce() -> T) -> T {
+        let _running = self.commits.read();
+        write()
     }
 
     /// Commits a batch that was opened at `opened`; none: keys were erased since.

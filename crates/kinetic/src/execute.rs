@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -36,6 +37,8 @@ pub(crate) struct Call {
     pub link: Link,
     /// When its timeout is over.
     pub until: Option<Instant>,
+    /// Of a request that may take long: whether nobody waits for its answer any more.
+    pub abandoned: Option<Arc<AtomicBool>>,
 }
 
 /// What a request is answered.
@@ -72,6 +75,10 @@ impl Call {
 
     pub fn is_overdue(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.as_ref().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed))
     }
 
     /// Who asks, and what they are held to.

@@ -46,6 +46,9 @@ pub enum FrameError {
         /// The bound.
         bytes_max: u64,
     },
+    /// Other clients hold all the room for long messages.
+    #[error("no room for a long message; try again later")]
+    NoRoom,
     /// The message cannot be read.
     #[error("not a message: {0}")]
     Message(#[from] prost::DecodeError),
@@ -54,8 +57,26 @@ pub enum FrameError {
     Io(#[from] std::io::Error),
 }
 
+/// The first part of a frame.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub message: Message,
+    /// Bytes of the value that follows.
+    pub value_bytes: u32,
+}
+
 /// Reads a frame. Memory is taken only for bytes that have arrived.
 pub async fn read_frame(from: &mut (impl AsyncRead + Unpin), limits: &Limits) -> Result<Frame, FrameError> {
+    let begun = read_message(from, limits, |_| true).await?;
+    begun.read_value(from, limits, true).await
+}
+
+/// Reads a frame as far as its value. `has_room`: asked whether so many bytes of the message may be held.
+pub(crate) async fn read_message(
+    from: &mut (impl AsyncRead + Unpin),
+    limits: &Limits,
+    has_room: impl FnMut(usize) -> bool,
+) -> Result<Begun, FrameError> {
     let mut header = [0; HEADER_BYTES];
     if from.read(&mut header[..1]).await? == 0 {
         return Err(FrameError::Closed);
@@ -65,21 +86,34 @@ pub async fn read_frame(from: &mut (impl AsyncRead + Unpin), limits: &Limits) ->
     }
     from.read_exact(&mut header[1..]).await?;
     let [_, a, b, c, d, e, f, g, h] = header;
-    let (message, value) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+    let (message, value_bytes) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
     check("message", message, limits.message_bytes as u64)?;
-    check("value", value, limits.value_bytes as u64 * SKIPPED_FACTOR)?;
-    let message = read_bytes(from, message as usize).await?;
-    let kept = match value as usize <= limits.value_bytes {
-        true => read_bytes(from, value as usize).await?,
-        false => {
-            let skipped = tokio::io::copy(&mut from.take(value.into()), &mut tokio::io::sink()).await?;
-            if skipped < u64::from(value) {
-                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+    check("value", value_bytes, limits.value_bytes as u64 * SKIPPED_FACTOR)?;
+    let message = read_bytes(from, message as usize, has_room).await?;
+    Ok(Begun { message: Message::decode(message)?, value_bytes })
+}
+
+impl Begun {
+    /// Reads the value. It is not kept if it is longer than its limit, or not to be kept.
+    pub async fn read_value(
+        self,
+        from: &mut (impl AsyncRead + Unpin),
+        limits: &Limits,
+        is_kept: bool,
+    ) -> Result<Frame, FrameError> {
+        let Begun { message, value_bytes } = self;
+        let value = match is_kept && value_bytes as usize <= limits.value_bytes {
+            true => read_bytes(from, value_bytes as usize, |_| true).await?,
+            false => {
+                let skipped = tokio::io::copy(&mut from.take(value_bytes.into()), &mut tokio::io::sink()).await?;
+                if skipped < u64::from(value_bytes) {
+                    return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+                }
+                Bytes::new()
             }
-            Bytes::new()
-        }
-    };
-    Ok(Frame { message: Message::decode(message)?, value: kept, value_bytes: value.into() })
+        };
+        Ok(Frame { message, value, value_bytes: value_bytes.into() })
+    }
 }
 
 fn check(part: &'static str, bytes: u32, bytes_max: u64) -> Result<(), FrameError> {
@@ -87,13 +121,20 @@ fn check(part: &'static str, bytes: u32, bytes_max: u64) -> Result<(), FrameErro
     if bytes > bytes_max { Err(FrameError::TooLong { part, bytes, bytes_max }) } else { Ok(()) }
 }
 
-async fn read_bytes(from: &mut (impl AsyncRead + Unpin), bytes: usize) -> Result<Bytes, std::io::Error> {
+async fn read_bytes(
+    from: &mut (impl AsyncRead + Unpin),
+    bytes: usize,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<Bytes, FrameError> {
     let mut read = BytesMut::new();
     while read.len() < bytes {
         let step = STEP_BYTES.max(read.len()).min(bytes - read.len());
+        if !has_room(read.len() + step) {
+            return Err(FrameError::NoRoom);
+        }
         read.reserve(step);
         if from.take((bytes - read.len()) as u64).read_buf(&mut read).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
         }
     }
     Ok(read.freeze())
@@ -153,6 +194,25 @@ mod tests {
         }
         // As long as it may be, and not there.
         assert!(matches!(read(&header(1 << 20, 1 << 20)).await, Err(FrameError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn a_message_without_room_and_a_value_that_nobody_needs_take_no_memory() {
+        let message = Message { command_bytes: Some(vec![7; 200_000].into()), ..Message::default() };
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &message, b"value").await.unwrap();
+        let limits = Limits::default();
+        let most = std::cell::Cell::new(0);
+        let has_room = |bytes| {
+            most.set(bytes);
+            bytes <= 100_000
+        };
+        let refused = read_message(&mut &bytes[..], &limits, has_room).await;
+        assert!(matches!(refused, Err(FrameError::NoRoom)) && most.get() > 100_000);
+        let mut from = &bytes[..];
+        let begun = read_message(&mut from, &limits, |_| true).await.unwrap();
+        let frame = begun.read_value(&mut from, &limits, false).await.unwrap();
+        assert_eq!((frame.value.len(), frame.value_bytes, from.len()), (0, 5, 0));
     }
 
     #[tokio::test]

@@ -130,9 +130,13 @@ impl Identity {
         self.number == FACTORY_IDENTITY && self.key == FACTORY_KEY
     }
 
-    /// Whether one of its scopes allows something, with a key or, if there is none, at all.
+    /// Whether one of its scopes allows something, with a key or, if there is none, at all. With a slice that it sees, only scopes
+    /// that name slices count. One that it does not see is to it as any key that is not there.
     pub fn may(&self, permission: Permission, key: Option<&[u8]>, tls: bool) -> bool {
-        self.scopes.iter().any(|scope| scope.allows(permission, key, tls))
+        match key {
+            Some(key) if self.shows(key, tls) => self.may_under(SLICES, permission, key, tls),
+            _ => self.scopes.iter().any(|scope| scope.allows(permission, key, tls)),
+        }
     }
 
     /// Refuses what no scope allows.
@@ -150,9 +154,16 @@ impl Identity {
         self.scopes.iter().filter(names_it).any(|scope| scope.allows(permission, Some(key), tls))
     }
 
-    /// Whether slices appear to it: one of its scopes names them. A scope for every key does not.
-    pub fn sees_slices(&self) -> bool {
-        self.scopes.iter().any(|scope| scope.offset == 0 && scope.value.starts_with(SLICES))
+    /// What names the slices that appear to it over such a link: they begin with one of these. A scope for every key names none.
+    pub fn slices(&self, tls: bool) -> impl Iterator<Item = &[u8]> {
+        let names_some =
+            move |scope: &&Scope| scope.offset == 0 && scope.value.starts_with(SLICES) && (tls || !scope.tls_required);
+        self.scopes.iter().filter(names_some).map(|scope| &scope.value[..])
+    }
+
+    /// Whether a key is that of a slice which appears to it over such a link.
+    pub fn shows(&self, key: &[u8], tls: bool) -> bool {
+        key.starts_with(SLICES) && self.slices(tls).any(|value| key.starts_with(value))
     }
 
     pub(crate) fn check_priority(&self, priority: i32) -> Result<(), Failure> {
@@ -231,10 +242,23 @@ mod tests {
 
     #[test]
     fn only_a_scope_that_names_slices_shows_them() {
-        assert!(!Identity::factory().sees_slices());
-        assert!(identity(vec![scope(0, SLICES, &[Permission::Read])]).sees_slices());
-        assert!(identity(vec![scope(0, b"pithead/slice/main/", &[Permission::Read])]).sees_slices());
-        assert!(!identity(vec![scope(1, SLICES, &[Permission::Read])]).sees_slices());
+        let sees = |identity: &Identity, tls| identity.slices(tls).next().is_some();
+        assert!(!sees(&Identity::factory(), true));
+        assert!(sees(&identity(vec![scope(0, SLICES, &[Permission::Read])]), false));
+        assert!(sees(&identity(vec![scope(0, b"pithead/slice/main/", &[Permission::Read])]), false));
+        assert!(!sees(&identity(vec![scope(1, SLICES, &[Permission::Read])]), true));
+        let only_tls = identity(vec![Scope { tls_required: true, ..scope(0, SLICES, &[Permission::Read]) }]);
+        assert!(sees(&only_tls, true) && !sees(&only_tls, false));
+    }
+
+    #[test]
+    fn a_scope_for_every_key_opens_no_slice_that_another_one_shows() {
+        let main = scope(0, b"pithead/slice/main/", &[Permission::Range]);
+        let id = identity(vec![scope(0, b"", &Permission::ALL), main]);
+        let key = Some(&b"pithead/slice/main/t.00"[..]);
+        assert!(id.may(Permission::Range, key, false) && !id.may(Permission::Read, key, false));
+        assert!(id.shows(b"pithead/slice/main/t.00", false) && !id.shows(b"pithead/slice/lab/t.00", false));
+        assert!(!id.shows(b"own", false) && id.may(Permission::Read, Some(b"own"), false));
     }
 
     #[test]

@@ -7,23 +7,34 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::code::Failure;
-use crate::frame::{Frame, FrameError, read_frame};
+use crate::code::{Code, Failure};
+use crate::frame::{Frame, FrameError, read_message};
 use crate::limits::Limits;
+use crate::proto::Message;
+use crate::receiving::Held;
 use crate::reply::FRAME_WAIT;
 
-/// The next frame, which has to begin within `idle`; or what the client is told before the connection ends.
+/// The next frame, which has to begin within `idle`; or what the client is told before the connection ends. A value is kept only
+/// where `is_kept` says so of its message.
 pub(crate) async fn next_frame(
     stream: &mut (impl AsyncBufRead + Unpin),
     idle: Duration,
     limits: &Limits,
+    held: &mut Held,
+    is_kept: impl Fn(&Message) -> bool,
 ) -> Result<Frame, Option<Failure>> {
     if !matches!(timeout(idle, stream.fill_buf()).await, Ok(Ok(bytes)) if !bytes.is_empty()) {
         return Err(None);
     }
-    let Ok(read) = timeout(FRAME_WAIT, read_frame(stream, limits)).await else { return Err(None) };
+    let reading = async {
+        let begun = read_message(stream, limits, |bytes| held.grow(bytes)).await?;
+        let is_kept = begun.value_bytes > 0 && is_kept(&begun.message);
+        begun.read_value(stream, limits, is_kept).await
+    };
+    let Ok(read) = timeout(FRAME_WAIT, reading).await else { return Err(None) };
     read.map_err(|error| match error {
         FrameError::TooLong { .. } => Some(Failure::invalid("the frame is too long")),
+        FrameError::NoRoom => Some(Failure::new(Code::ServiceBusy, "other clients send long messages; try again later")),
         FrameError::Message(_) => Some(Failure::invalid("the frame has no message")),
         FrameError::Closed | FrameError::Magic(_) | FrameError::Io(_) => None,
     })

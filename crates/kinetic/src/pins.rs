@@ -32,14 +32,18 @@ impl Service {
     pub(crate) async fn compare_pin(&self, sent: SentPin<'_>, link: Link, until: Option<Instant>) -> Result<(), Failure> {
         let busy = |_| Failure::new(Code::ServiceBusy, "other PINs are compared first; try again later");
         let turn = self.pin_turns.take(link.peer);
-        let _turn = match until {
+        let turn = match until {
             None => turn.await,
             Some(until) => timeout_at(until, turn).await.map_err(busy)?,
         };
         let compared = self.check_sent(sent, link);
         if compared.is_err() {
-            // The turn is kept meanwhile, also if the client has gone.
-            sleep(WRONG_PIN_WAIT).await;
+            // The turn is kept meanwhile, also if the client goes or has to go.
+            let kept = async move {
+                sleep(WRONG_PIN_WAIT).await;
+                drop(turn);
+            };
+            let _ = tokio::spawn(kept).await;
         }
         compared
     }

@@ -115,14 +115,12 @@ impl Service {
         let key = operation.key.clone().unwrap_or_default();
         check_bytes("key", key.len(), self.options.limits.key_bytes)?;
         call.check(Permission::Read, Some(&key))?;
-        let (service, identity) = (Arc::clone(self), Arc::clone(&call.identity));
-        let read = move || service.space(&identity).get(&key);
-        let read = self
-            .pool
-            .spawn_blocking(read)
-            .await
-            .map_err(|lost: TaskLost| Failure::new(Code::InternalError, lost.to_string()))?;
-        read?.ok_or_else(Failure::not_found)
+        let (service, identity, tls) = (Arc::clone(self), Arc::clone(&call.identity), call.link.tls);
+        let read = move || service.space(&identity, tls).get(&key);
+        let turn = self.turn(call).await?;
+        let read = self.pool.spawn_blocking(read).await;
+        drop(turn);
+        read.map_err(|lost: TaskLost| Failure::new(Code::InternalError, lost.to_string()))??.ok_or_else(Failure::not_found)
     }
 }
 
@@ -167,8 +165,11 @@ async fn ask(
     Ok(replied.unwrap_or(Err(ClientError::Late(wait))))
 }
 
-/// How long the next call may take; EXPIRED if the time of the request is over.
+/// How long the next call may take; a failure if the time of the request is over, or nobody waits for its answer.
 fn time_left(call: &Call) -> Result<Duration, Failure> {
+    if call.is_abandoned() {
+        return Err(Failure::new(Code::ConnectionTerminated, "the push was ended with its connection"));
+    }
     let Some(until) = call.until else { return Ok(PEER_WAIT) };
     let left = until.saturating_duration_since(Instant::now());
     Some(left).filter(|left| !left.is_zero()).map(|left| left.min(PEER_WAIT)).ok_or_else(expired)

@@ -19,7 +19,7 @@ impl Service {
         let limit = limit_of(range.max_returned.unwrap_or(0), limits)?;
         let (start, end) = bounds_of(range, limits)?;
         call.check(Permission::Range, None)?;
-        let entries = self.space(&call.identity).range(&start, &end, range.reverse == Some(true), limit)?;
+        let entries = self.space(&call.identity, call.link.tls).range(&start, &end, range.reverse == Some(true), limit)?;
         let allowed = |key: &Key| call.identity.may(Permission::Range, Some(key), call.link.tls);
         let keys: Vec<Bytes> = entries.into_iter().map(|entry| entry.key).take_while(allowed).collect();
         Ok(match keys.is_empty() {

@@ -15,13 +15,18 @@ use pithead_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::applets::{Applets, RUNNING_MAX};
+use crate::code::Failure;
 use crate::erasures::Erasures;
 use crate::identity::Identity;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::{KineticOptions, Ports};
 use crate::pin_turns::PinTurns;
+use crate::proto::{Message, auth};
+use crate::receiving::Receiving;
 use crate::release::Release;
+use crate::resident::ResidentLooks;
+use crate::sign::verify;
 use crate::slices::Slices;
 use crate::space::Space;
 use crate::state::States;
@@ -73,8 +78,11 @@ pub struct Service {
     pub(crate) power: AtomicI32,
     /// Bytes that open batches hold.
     pub(crate) batch_bytes: AtomicU64,
+    /// Long messages that are received.
+    pub(crate) receiving: Arc<Receiving>,
     /// Which batches were opened too early to be done.
     pub(crate) erasures: Erasures,
+    pub(crate) resident_looks: ResidentLooks,
     pub(crate) release: Release,
     pub(crate) ports: OnceLock<Ports>,
     connections: AtomicI64,
@@ -84,7 +92,8 @@ pub struct Service {
 impl Service {
     /// Over a store that is open. It blocks for as long as it takes to read the protocol's own state.
     pub fn open(parts: Parts, options: KineticOptions) -> Result<Arc<Service>, Fault> {
-        let states = States::open(Arc::clone(&parts.store))?;
+        let hint = "a drive that is started without --kinetic serves queries all the same";
+        let states = States::open(Arc::clone(&parts.store)).map_err(|error| Fault::from(error).hint(hint))?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let service = Service {
             turns: Turns::new(parts.pool.reactors() * TURNS_PER_REACTOR, options.limits.waiting),
@@ -102,7 +111,9 @@ impl Service {
             pin_turns: PinTurns::default(),
             power: AtomicI32::new(OPERATIONAL),
             batch_bytes: AtomicU64::new(0),
+            receiving: Arc::default(),
             erasures: Erasures::default(),
+            resident_looks: ResidentLooks::default(),
             release: Release::running(),
             ports: OnceLock::new(),
             // Numbers that no connection had before a restart.
@@ -128,9 +139,35 @@ impl Service {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The keys that an identity sees.
-    pub(crate) fn space(&self, identity: &Identity) -> Space<'_> {
-        Space { store: &*self.store, slices: identity.sees_slices().then_some(&*self.slices) }
+    /// Refuses an identity that is no more, or may do other things now. A request may have waited for long since it was checked.
+    pub(crate) fn check_known(&self, identity: &Arc<Identity>) -> Result<(), Failure> {
+        match self.states.get().identities.get(&identity.number) {
+            Some(now) if Arc::ptr_eq(now, identity) || now == identity => Ok(()),
+            _ => Err(Failure::not_authorized(format!("identity {} was changed meanwhile", identity.number))),
+        }
+    }
+
+    /// Does the writes of a request, whose sender has to be known still. Whoever takes the sender away and then erases all keys, takes
+    /// these with them.
+    pub(crate) fn while_known<T>(
+        &self,
+        identity: &Arc<Identity>,
+        write: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.erasures.during(|| self.check_known(identity).and_then(|()| write()))
+    }
+
+    /// Whether a message has the signature of an identity.
+    pub(crate) fn is_signed(&self, message: &Message) -> bool {
+        let Some(sent) = message.hmac_auth.as_ref().filter(|_| message.auth_type == Some(auth::HMAC)) else { return false };
+        let identity = self.states.get().identities.get(&sent.identity.unwrap_or(0)).cloned();
+        let bytes = message.command_bytes.as_deref().unwrap_or_default();
+        identity.is_some_and(|identity| verify(&identity.key, bytes, sent.hmac.as_deref().unwrap_or_default()))
+    }
+
+    /// The keys that an identity sees over a link.
+    pub(crate) fn space<'a>(&'a self, identity: &'a Identity, tls: bool) -> Space<'a> {
+        Space { store: &*self.store, slices: &*self.slices, identity, tls }
     }
 
     /// Notes an event, in the log and for GETLOG.

@@ -107,6 +107,14 @@ pub(crate) fn read_stripe(slices: &dyn Slices, key: &[u8]) -> Result<Option<(Val
     }))
 }
 
+/// A stripe without its bytes, which are not read.
+pub(crate) fn stripe(slices: &dyn Slices, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+    let Some((name, number)) = key.strip_prefix(SLICES).and_then(parse_stripe) else { return Ok(None) };
+    let found = slices.list(Bound::Included(name), Bound::Included(name), false, 1)?;
+    let slice = found.iter().find(|slice| slice.name == name);
+    Ok(slice.and_then(|slice| stripes(slice).nth(number as usize)))
+}
+
 /// From which slice on there may be stripes within a lower bound; none: all slices are below it.
 fn first_slice(start: &Bound<Key>) -> Option<Bound<Bytes>> {
     let (Bound::Included(key) | Bound::Excluded(key)) = start else { return Some(Bound::Unbounded) };
@@ -177,6 +185,26 @@ pub(crate) mod tests {
         }
     }
 
+    /// Slices that cannot be read.
+    #[derive(Debug)]
+    struct Unread(MemorySlices);
+
+    impl Slices for Unread {
+        fn list(
+            &self,
+            start: Bound<&[u8]>,
+            end: Bound<&[u8]>,
+            reverse: bool,
+            limit: usize,
+        ) -> Result<Vec<StoredSlice>, StoreError> {
+            self.0.list(start, end, reverse, limit)
+        }
+
+        fn read(&self, _: &[u8]) -> Result<Option<Value>, StoreError> {
+            Err(StoreError::TooLarge("it is not to be read".to_owned()))
+        }
+    }
+
     fn held() -> MemorySlices {
         let slices =
             [("d/t@1/1/00000.00000000", 0), ("d/t@1/1/00000.00000001", 3 << 20), ("d/t@1/1/00000.meta", (1 << 20) + 7)];
@@ -203,11 +231,13 @@ pub(crate) mod tests {
         for entry in &all {
             let (value, read) = read_stripe(&slices, &entry.key).unwrap().unwrap();
             assert_eq!((value.len() as u64, &read), (entry.bytes, entry));
+            assert_eq!(stripe(&Unread(held()), &entry.key).unwrap().as_ref(), Some(entry));
         }
         for absent in
             ["pithead/slice/d/t@1/1/00000.00000001.03", "pithead/slice/x.00", "pithead/slice/d", "d/t@1", "pithead/slice/.+1"]
         {
             assert_eq!(read_stripe(&slices, absent.as_bytes()).unwrap(), None, "{absent}");
+            assert_eq!(stripe(&slices, absent.as_bytes()).unwrap(), None, "{absent}");
         }
     }
 

@@ -2,16 +2,21 @@
 
 use std::ops::Bound;
 
-use pithead_store::{Entry, Key, Store, StoreError, Value};
+use pithead_store::{Entry, Key, KeyRange, Store, StoreError, Value};
 
+use crate::identity::Identity;
 use crate::keys;
-use crate::slices::{SLICES, Slices, list_stripes, read_stripe};
+use crate::slices::{SLICES, Slices, list_stripes, read_stripe, stripe};
 
 /// The keys that somebody sees.
+#[derive(Clone, Copy)]
 pub(crate) struct Space<'a> {
     pub store: &'a dyn Store,
-    /// None: slices do not appear.
-    pub slices: Option<&'a dyn Slices>,
+    pub slices: &'a dyn Slices,
+    /// Who sees them: of the slices, only those that its scopes name.
+    pub identity: &'a Identity,
+    /// Over TLS.
+    pub tls: bool,
 }
 
 /// Whether a key is that of a slice, which nobody can change.
@@ -22,10 +27,10 @@ pub(crate) fn is_slices(key: &[u8]) -> bool {
 impl Space<'_> {
     /// A value and its entry.
     pub fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
-        match (is_slices(key), self.slices) {
-            (true, Some(slices)) => read_stripe(slices, key),
-            (true, None) => Ok(None),
-            (false, _) => Ok(self.store.get(&keys::stored(key))?.and_then(|(value, entry)| Some((value, shown(entry)?)))),
+        match is_slices(key) {
+            true if self.identity.shows(key, self.tls) => read_stripe(self.slices, key),
+            true => Ok(None),
+            false => Ok(self.store.get(&keys::stored(key))?.and_then(|(value, entry)| Some((value, shown(entry)?)))),
         }
     }
 
@@ -48,7 +53,8 @@ impl Space<'_> {
     /// An entry, without its value.
     pub fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         match is_slices(key) {
-            true => Ok(self.get(key)?.map(|(_, entry)| entry)),
+            true if self.identity.shows(key, self.tls) => stripe(self.slices, key),
+            true => Ok(None),
             false => Ok(self.store.entry(&keys::stored(key))?.and_then(shown)),
         }
     }
@@ -57,13 +63,30 @@ impl Space<'_> {
     pub fn range(&self, start: &Bound<Key>, end: &Bound<Key>, reverse: bool, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let stored = self.store.range(&keys::stored_range(start, end, reverse, limit))?;
         let mut entries: Vec<Entry> = stored.into_iter().filter_map(shown).collect();
-        if let Some(slices) = self.slices {
-            entries.extend(list_stripes(slices, start, end, reverse, limit)?);
-            entries.sort_by(|a, b| if reverse { b.key.cmp(&a.key) } else { a.key.cmp(&b.key) });
-            entries.truncate(limit);
+        for value in self.identity.slices(self.tls) {
+            let (start, end) = within(value, start, end);
+            entries.extend(list_stripes(self.slices, &start, &end, reverse, limit)?);
         }
+        entries.sort_by(|a, b| if reverse { b.key.cmp(&a.key) } else { a.key.cmp(&b.key) });
+        // More than one scope may name a slice.
+        entries.dedup_by(|a, b| a.key == b.key);
+        entries.truncate(limit);
         Ok(entries)
     }
+}
+
+/// What of a range has keys that begin with a prefix.
+fn within(prefix: &[u8], start: &Bound<Key>, end: &Bound<Key>) -> (Bound<Key>, Bound<Key>) {
+    let all = KeyRange::prefix(prefix);
+    let start = match start {
+        Bound::Included(key) | Bound::Excluded(key) if key[..] >= *prefix => start.clone(),
+        _ => all.start,
+    };
+    let end = match (end, &all.end) {
+        (Bound::Included(key) | Bound::Excluded(key), Bound::Excluded(behind)) if key < behind => end.clone(),
+        _ => all.end,
+    };
+    (start, end)
 }
 
 /// An entry by the name that clients have for it.
@@ -76,6 +99,7 @@ mod tests {
     use pithead_store::{Durability, MemoryStore, Write};
 
     use super::*;
+    use crate::identity::Scope;
     use crate::slices::tests::MemorySlices;
 
     #[test]
@@ -84,9 +108,15 @@ mod tests {
         for key in ["a", "pithead/slicd", "pithead/slice0", "z"] {
             store.write(vec![Write::put(keys::stored(key.as_bytes()), key)], Durability::Through).unwrap();
         }
-        let slices = MemorySlices([(b"d/t".to_vec(), Value::from_static(b"slice"))].into());
-        let with = Space { store: &store, slices: Some(&slices) };
-        let without = Space { slices: None, ..with };
+        let slices = ["d/t", "other/t"].map(|name| (name.as_bytes().to_vec(), Value::from_static(b"slice")));
+        let slices = MemorySlices(slices.into());
+        let of = |tls_required| {
+            let d = Scope { value: b"pithead/slice/d/".to_vec(), tls_required, ..Scope::everything() };
+            Identity { scopes: vec![Scope::everything(), d.clone(), d], ..Identity::factory() }
+        };
+        let (always, only_tls) = (of(false), of(true));
+        let with = Space { store: &store, slices: &slices, identity: &always, tls: false };
+        let without = Space { identity: &only_tls, ..with };
         let list = |space: &Space<'_>, reverse, limit| -> Vec<String> {
             let found = space.range(&Bound::Unbounded, &Bound::Unbounded, reverse, limit).unwrap();
             found.iter().map(|entry| entry.key.escape_ascii().to_string()).collect()
@@ -96,6 +126,8 @@ mod tests {
         assert_eq!(list(&without, false, 9), ["a", "pithead/slicd", "pithead/slice0", "z"]);
         assert_eq!(with.get(b"pithead/slice/d/t.00").unwrap().unwrap().0, "slice");
         assert_eq!(without.get(b"pithead/slice/d/t.00").unwrap(), None);
+        assert_eq!(with.get(b"pithead/slice/other/t.00").unwrap(), None);
+        assert_eq!(list(&Space { tls: true, ..without }, false, 9), list(&with, false, 9));
         assert_eq!(with.entry(b"a").unwrap().unwrap().key, "a");
     }
 }

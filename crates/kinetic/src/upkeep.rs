@@ -32,17 +32,20 @@ impl Service {
         }
         call.check(Permission::Range, None)?;
         let Some(_one) = self.upkeep.try_lock() else { return Err(busy()) };
-        let scan = Scan { space: self.space(&call.identity), call, limit };
+        let scan = Scan { space: self.space(&call.identity, call.link.tls), call, limit };
         let Scanned { damaged, last, stop } = scan.run(start, &end)?;
         let end_key = match stop {
             Stop::End => range.end_key.clone(),
-            Stop::Room | Stop::Time | Stop::Rights => last.or_else(|| range.start_key.clone()),
+            Stop::Room | Stop::Time | Stop::Rights | Stop::Abandoned => last.or_else(|| range.start_key.clone()),
         };
         let found = Range { end_key, keys: damaged, ..Range::default() };
         let mut answer = Answer::with(Body { range: Some(found), ..Body::default() });
-        if stop == Stop::Time {
-            (answer.code, answer.what) = (Code::Expired, "the time was over before the end of the range".to_owned());
-        }
+        let (code, what) = match stop {
+            Stop::End | Stop::Room | Stop::Rights => return Ok(answer),
+            Stop::Time => (Code::Expired, "the time was over before the end of the range"),
+            Stop::Abandoned => (Code::ConnectionTerminated, "the check was ended with its connection"),
+        };
+        (answer.code, answer.what) = (code, what.to_owned());
         Ok(answer)
     }
 
@@ -89,6 +92,8 @@ enum Stop {
     Time,
     /// The identity may not see the next key.
     Rights,
+    /// Nobody waits for the answer any more.
+    Abandoned,
 }
 
 struct Scan<'a> {
@@ -112,6 +117,9 @@ impl Scan<'_> {
                 last = Some(entry.key.clone());
                 if damaged.len() == self.limit {
                     return Ok(Scanned { damaged, last, stop: Stop::Room });
+                }
+                if self.call.is_abandoned() {
+                    return Ok(Scanned { damaged, last, stop: Stop::Abandoned });
                 }
                 if self.call.is_overdue() {
                     return Ok(Scanned { damaged, last, stop: Stop::Time });

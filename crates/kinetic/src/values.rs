@@ -22,7 +22,7 @@ impl Service {
         let asked = call.key_value()?;
         let key = key_of(asked, &self.options.limits)?;
         call.check(Permission::Read, Some(&key))?;
-        let space = self.space(&call.identity);
+        let space = self.space(&call.identity, call.link.tls);
         if asked.metadata_only == Some(true) {
             let entry = space.entry(&key)?.ok_or_else(Failure::not_found)?;
             return Ok(Answer::with(described(&entry)));
@@ -38,14 +38,14 @@ impl Service {
         if call.is_overdue() || asked.metadata_only == Some(true) || call.check(Permission::Read, Some(&key)).is_err() {
             return None;
         }
-        let (value, entry) = self.space(&call.identity).get_resident(&key).ok()??;
+        let (value, entry) = self.space(&call.identity, call.link.tls).get_resident(&key).ok()??;
         Some(Answer { value, ..Answer::with(described(&entry)) })
     }
 
     pub(crate) fn get_version(&self, call: &Call) -> Result<Answer, Failure> {
         let key = key_of(call.key_value()?, &self.options.limits)?;
         call.check(Permission::Read, Some(&key))?;
-        let entry = self.space(&call.identity).entry(&key)?.ok_or_else(Failure::not_found)?;
+        let entry = self.space(&call.identity, call.link.tls).entry(&key)?.ok_or_else(Failure::not_found)?;
         let version = KeyValue { db_version: Some(entry.version), ..KeyValue::default() };
         Ok(Answer::with(Body { key_value: Some(version), ..Body::default() }))
     }
@@ -54,7 +54,7 @@ impl Service {
     pub(crate) fn get_near(&self, call: &Call, before: bool) -> Result<Answer, Failure> {
         let asked = call.key_value()?;
         let mut from = key_of(asked, &self.options.limits)?;
-        let space = self.space(&call.identity);
+        let space = self.space(&call.identity, call.link.tls);
         loop {
             let bound = Bound::Excluded(from);
             let (start, end) = if before { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
@@ -73,18 +73,28 @@ impl Service {
 
     pub(crate) fn put(&self, call: &Call) -> Result<Answer, Failure> {
         let (write, durability) = put_of(call, &self.options.limits)?;
-        self.store.write(vec![write], durability)?;
+        self.while_known(&call.identity, || Ok(self.store.write(vec![write], durability)?))?;
+        self.flush_if_asked(call)?;
         Ok(Answer::success())
     }
 
     pub(crate) fn delete(&self, call: &Call) -> Result<Answer, Failure> {
         let (write, durability) = delete_of(call, &self.options.limits)?;
         let key = write.key().clone();
-        match self.store.write(vec![write], durability) {
+        self.while_known(&call.identity, || match self.store.write(vec![write], durability) {
             // A conflict is also what the store says of a key that does not exist.
             Err(StoreError::Conflict { .. }) if self.store.entry(&key)?.is_none() => Err(Failure::not_found()),
-            Err(error) => Err(error.into()),
-            Ok(()) => Ok(Answer::success()),
+            written => Ok(written?),
+        })?;
+        self.flush_if_asked(call)?;
+        Ok(Answer::success())
+    }
+
+    /// Whoever writes with FLUSH is told of writes before it that were lost.
+    fn flush_if_asked(&self, call: &Call) -> Result<(), Failure> {
+        match call.key_value()?.synchronization {
+            Some(FLUSH) => Ok(self.store.flush()?),
+            _ => Ok(()),
         }
     }
 }
@@ -129,9 +139,9 @@ fn key_of(asked: &KeyValue, limits: &Limits) -> Result<Bytes, Failure> {
 
 fn durability_of(asked: &KeyValue) -> Result<Durability, Failure> {
     match asked.synchronization {
-        // A durable write makes all durable that was written back before it, which is what FLUSH means.
-        Some(WRITE_THROUGH | FLUSH) => Ok(Durability::Through),
-        Some(WRITE_BACK) => Ok(Durability::Back),
+        Some(WRITE_THROUGH) => Ok(Durability::Through),
+        // What is written back is made durable by the flush that FLUSH means.
+        Some(WRITE_BACK | FLUSH) => Ok(Durability::Back),
         _ => Err(Failure::invalid("the synchronization is WRITETHROUGH (1), WRITEBACK (2) or FLUSH (3)")),
     }
 }

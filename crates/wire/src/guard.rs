@@ -23,6 +23,8 @@ use crate::receiving::PUT_IDLE_MAX;
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The method whose messages come as they are made.
 const PUT: &str = "/DoPut";
+/// The method whose messages come as an application takes them.
+const EXCHANGE: &str = "/DoExchange";
 
 /// How a service hears who calls, and how it says no.
 pub trait Reception: Clone + Send + Sync + 'static {
@@ -52,9 +54,10 @@ pub trait Reception: Clone + Send + Sync + 'static {
     /// The fault of a caller whom nobody knows.
     fn not_known(&self, fault: &Fault) -> Status;
 
-    /// How long a caller may pause within a call of this path before its next message.
+    /// How long a caller may pause within a call of this path before its next message. Within a message nobody may pause for longer
+    /// than a put.
     fn pause_max(&self, path: &str) -> Duration {
-        if path.ends_with(PUT) { PUT_IDLE_MAX } else { PAUSE_MAX }
+        pause_max(path)
     }
 
     /// The body of a call that was let in.
@@ -86,6 +89,16 @@ impl Reception for DoorReception {
     fn not_known(&self, fault: &Fault) -> Status {
         not_known_status(fault)
     }
+
+    /// The inputs of an application have no limit of time: pings find a host that is gone. OPEN's messages have one of their own.
+    fn pause_max(&self, path: &str) -> Duration {
+        if path.ends_with(EXCHANGE) { Duration::MAX } else { pause_max(path) }
+    }
+}
+
+/// How long a caller may pause where its service has no other limit.
+fn pause_max(path: &str) -> Duration {
+    if path.ends_with(PUT) { PUT_IDLE_MAX } else { PAUSE_MAX }
 }
 
 /// A service behind a [`Doorman`], who is asked the way its reception says.
@@ -162,4 +175,16 @@ where
 
 fn answered(status: Status) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
     Box::pin(std::future::ready(Ok(status.into_http())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An application whose host had no input for half a minute was ended.
+    #[test]
+    fn only_an_exchange_may_be_silent_without_a_limit() {
+        let may = |method: &str| DoorReception.pause_max(&format!("/arrow.flight.protocol.FlightService/{method}"));
+        assert_eq!([may("DoExchange"), may("DoPut"), may("DoGet")], [Duration::MAX, PUT_IDLE_MAX, PAUSE_MAX]);
+    }
 }

@@ -19,6 +19,7 @@ mod guard;
 mod json;
 mod link;
 mod mark;
+mod owners;
 mod pace;
 mod packing;
 mod put;

@@ -15,6 +15,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use crate::error::to_status;
+use crate::receiving::PUT_IDLE_MAX;
 
 /// Bytes before each gRPC message: a flag, and the message's length.
 const PREFIX_BYTES: usize = 5;
@@ -28,7 +29,7 @@ pub(crate) struct CountedBody {
     body: Body,
     held: CallBytes,
     message: MessageEnds,
-    /// How long the caller may pause.
+    /// How long the caller may pause between messages.
     pause_max: Duration,
     paused: Option<Pin<Box<Sleep>>>,
 }
@@ -51,7 +52,7 @@ struct MessageEnds {
 }
 
 impl CountedBody {
-    /// Counts a body. The caller may pause for `pause_max` at a time.
+    /// Counts a body. The caller may pause for `pause_max` at a time, and within a message never for longer than a put.
     pub(crate) fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
         let held = CallBytes { bytes: 0, received, peer };
         Self { body, held, message: MessageEnds::default(), pause_max, paused: None }
@@ -67,9 +68,11 @@ impl HttpBody for CountedBody {
         // More is asked for only once the messages that were whole have been taken.
         this.held.give_back(this.message.begun_bytes);
         let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
-            let paused = this.paused.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.pause_max)));
+            let is_within = this.message.begun_bytes > 0;
+            let pause_max = if is_within { this.pause_max.min(PUT_IDLE_MAX) } else { this.pause_max };
+            let paused = this.paused.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
             ready!(paused.as_mut().poll(context));
-            let message = format!("the caller paused for more than {} s", this.pause_max.as_secs());
+            let message = format!("the caller paused for more than {} s", pause_max.as_secs());
             return Poll::Ready(Some(Err(to_status(&Fault::new(Blame::Limit, message)))));
         };
         this.paused = None;

@@ -1,7 +1,6 @@
 //! [`CheckedDoor`]: a door as one caller sees it. Here is decided which right each call needs.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,42 +15,7 @@ use pithead_model::{
     Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
 
-/// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
-const OWNERS_MAX: usize = 65_536;
-
-/// Who opened which session.
-#[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<OwnersKept>);
-
-#[derive(Debug, Default)]
-struct OwnersKept {
-    by_session: HashMap<SessionId, String>,
-    oldest: VecDeque<SessionId>,
-}
-
-impl Owners {
-    fn insert(&self, session: SessionId, owner: &Identity) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.by_session.insert(session, owner.name.clone()).is_none() {
-            kept.oldest.push_back(session);
-        }
-        if kept.oldest.len() > OWNERS_MAX
-            && let Some(oldest) = kept.oldest.pop_front()
-        {
-            kept.by_session.remove(&oldest);
-        }
-    }
-
-    fn of(&self, session: SessionId) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_session.get(&session).cloned()
-    }
-
-    /// Whether somebody else opened the session. Of sessions that nobody opened, the drive itself says so.
-    fn is_of_another(&self, session: SessionId, caller: &Identity) -> bool {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.by_session.get(&session).is_some_and(|owner| *owner != caller.name)
-    }
-}
+use crate::owners::Owners;
 
 /// A door that refuses what its caller has no right to.
 #[derive(Debug)]
@@ -141,7 +105,7 @@ impl Door for CheckedDoor {
         }
         let opened = self.door.open(request).await?;
         if let Reply::Granted(granted) = &opened.reply {
-            self.owners.insert(granted.session, &self.caller);
+            self.owners.insert(granted.session, &self.caller, self.door.sessions()).await;
         }
         Ok(opened)
     }
@@ -345,7 +309,7 @@ impl Door for CheckedDoor {
         }
         let reads = Arc::new(CallerReads(Arc::clone(&self.caller)));
         let run = self.door.run_application(request, inputs, reads).await?;
-        self.owners.insert(run.session, &self.caller);
+        self.owners.insert(run.session, &self.caller, self.door.sessions()).await;
         Ok(run)
     }
 }

@@ -29,11 +29,12 @@ use crate::gauge::SocketGauge;
 use crate::guard::DoorReception;
 use crate::json::json;
 use crate::link;
+use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::packing::Packer;
 use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
-use crate::rights::{CheckedDoor, Owners};
+use crate::rights::CheckedDoor;
 use crate::run::{TicketTarget, run_messages};
 use crate::serving::{ServeLimits, serve_calls, until_stopped};
 

@@ -1,6 +1,7 @@
 //! Commands about the drive: its logs, its set-up, who may use it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
@@ -9,9 +10,13 @@ use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Acl, AclScope, Body, DeviceLog, GetLog, PowerManagement, Range, Security, Setup};
 use pithead_kinetic::{Permission, RequestKind};
 
-use super::{done, read_key, show, write_key};
+use super::scan::{self, ScanArgs};
+use super::{Waiting, done, read_key, show, write_key};
 use crate::error::CliError;
 use crate::store_keys::key_bytes;
+
+/// How long a compaction of the whole store may take.
+const COMPACTION_WAIT: Duration = Duration::from_secs(3_600);
 
 /// What can be done with a drive.
 #[derive(Debug, Subcommand)]
@@ -23,7 +28,7 @@ pub(super) enum AdminCommand {
     /// Print what the drive says of itself
     Log(LogArgs),
     /// Read all values and compare checksums and tags; prints the keys of values that are damaged, or that are not those of their tags
-    Scan,
+    Scan(ScanArgs),
     /// Give back the room of what was deleted
     Optimize,
     /// Set the version of the cluster, which every request then has to name
@@ -158,11 +163,21 @@ enum Power {
     Shutdown,
 }
 
+impl AdminCommand {
+    /// How long the answer may take at least: the drive moves all values of its store.
+    pub(super) fn wait_min(&self) -> Duration {
+        match self {
+            AdminCommand::Optimize | AdminCommand::Erase(EraseArgs { secure: true, .. }) => COMPACTION_WAIT,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// Runs the command.
-pub(super) async fn run(client: &mut Client, command: AdminCommand, json: bool) -> Result<(), CliError> {
+pub(super) async fn run(client: &mut Client, command: AdminCommand, waiting: &Waiting, json: bool) -> Result<(), CliError> {
     let (kind, body) = match command {
         AdminCommand::Log(args) => return log(client, args, json).await,
-        AdminCommand::Scan => return scan(client, json).await,
+        AdminCommand::Scan(args) => return scan::run(client, args, waiting, json).await,
         AdminCommand::Lock(args) => return pin(client, 2, Some(&args.pin_file), json).await,
         AdminCommand::Unlock(args) => return pin(client, 1, Some(&args.pin_file), json).await,
         AdminCommand::Erase(args) => {
@@ -196,11 +211,6 @@ async fn log(client: &mut Client, args: LogArgs, json: bool) -> Result<(), CliEr
     let body = Body { get_log: Some(asked), ..Body::default() };
     let reply = done(client.call(RequestKind::GetLog, body, Bytes::new()).await)?;
     show::log(&reply.body.get_log.unwrap_or_default(), &reply.value, json)
-}
-
-async fn scan(client: &mut Client, json: bool) -> Result<(), CliError> {
-    let reply = done(client.call(RequestKind::MediaScan, everything(), Bytes::new()).await)?;
-    show::keys(&reply.body.range.unwrap_or_default().keys, json)
 }
 
 async fn pin(client: &mut Client, operation: i32, pin_file: Option<&Path>, json: bool) -> Result<(), CliError> {

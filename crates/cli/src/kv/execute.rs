@@ -1,6 +1,7 @@
 //! `pithead kv execute`: MANAGE_APPLET EXECUTE.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
@@ -33,6 +34,17 @@ pub(super) struct ExecuteArgs {
     /// How long it may run
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(1..))]
     max_run_time: Option<i64>,
+}
+
+/// How long the answer may take beyond the program's time.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+impl ExecuteArgs {
+    /// How long the answer may take at least: the program's time, and a little more.
+    pub(super) fn wait_min(&self) -> Duration {
+        let time = self.max_run_time.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        time.map_or(Duration::ZERO, |time| time.saturating_add(ANSWER_WAIT))
+    }
 }
 
 /// Runs the command.

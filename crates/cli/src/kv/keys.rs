@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use pithead_kinetic::client::Client;
-use pithead_kinetic::proto::{Body, KeyValue, Range};
+use pithead_kinetic::proto::{Body, Command, KeyValue, Range};
 use pithead_kinetic::{Code, RequestKind};
 
 use super::{done, show};
@@ -162,7 +162,11 @@ async fn get(client: &mut Client, kind: RequestKind, args: &GetArgs, json: bool)
 
 async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliError> {
     let value = match (&args.file, args.value.as_deref()) {
-        (Some(file), _) => std::fs::read(file).map_err(|error| CliError::file(file, error))?,
+        (Some(file), _) => {
+            let bytes = std::fs::metadata(file).map_err(|error| CliError::file(file, error))?.len();
+            check_length(client.greeting(), bytes)?;
+            std::fs::read(file).map_err(|error| CliError::file(file, error))?
+        }
         (None, Some("-")) => {
             let mut value = Vec::new();
             std::io::stdin().lock().read_to_end(&mut value)?;
@@ -170,9 +174,21 @@ async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliEr
         }
         (None, value) => value.unwrap_or_default().as_bytes().to_vec(),
     };
+    check_length(client.greeting(), value.len() as u64)?;
     let asked = KeyValue { new_version: Some(key_bytes(&args.version)?.into()), ..written(key_of(&args.key)?, &args.write)? };
     done(client.call(RequestKind::Put, about(asked), value.into()).await)?;
     show::done(json)
+}
+
+/// Refuses a value that is longer than the drive says it takes: it may close the connection before it has read such a one.
+fn check_length(greeting: &Command, bytes: u64) -> Result<(), CliError> {
+    let log = greeting.body.as_ref().and_then(|body| body.get_log.as_ref());
+    match log.and_then(|log| log.limits.as_ref()?.max_value_size) {
+        Some(most) if bytes > u64::from(most) => {
+            Err(CliError::user(format!("a value of {bytes} bytes; at most {most} are allowed")))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn range(client: &mut Client, args: RangeArgs, json: bool) -> Result<(), CliError> {
@@ -216,4 +232,21 @@ fn written(key_value: KeyValue, args: &WriteArgs) -> Result<KeyValue, CliError> 
         synchronization: Some(synchronization),
         ..key_value
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_kinetic::proto::{GetLog, LogLimits};
+
+    use super::*;
+
+    /// The connection was closed in the midst of such a value, and nothing said why.
+    #[test]
+    fn a_value_that_the_drive_does_not_take_is_not_sent() {
+        let limits = Some(LogLimits { max_value_size: Some(10), ..LogLimits::default() });
+        let log = Some(GetLog { limits, ..GetLog::default() });
+        let greeting = Command { body: Some(Box::new(Body { get_log: log, ..Body::default() })), ..Command::default() };
+        assert!(check_length(&greeting, 10).is_ok() && check_length(&Command::default(), 11).is_ok());
+        assert!(check_length(&greeting, 11).unwrap_err().to_string().contains("at most 10"));
+    }
 }

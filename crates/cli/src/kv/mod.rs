@@ -3,6 +3,7 @@
 mod admin;
 mod execute;
 mod keys;
+mod scan;
 mod show;
 
 use std::path::PathBuf;
@@ -78,15 +79,34 @@ enum KvCommand {
     Admin(admin::AdminCommand),
 }
 
+/// Who waits for answers, and for how long.
+struct Waiting {
+    wait: Duration,
+    identity: i64,
+}
+
+impl KvCommand {
+    /// How long the answer may take at least, whatever is waited for otherwise.
+    fn wait_min(&self) -> Duration {
+        match self {
+            KvCommand::Keys(_) => Duration::ZERO,
+            KvCommand::Execute(args) => args.wait_min(),
+            KvCommand::Admin(command) => command.wait_min(),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: KvArgs) -> Result<(), CliError> {
-    let options = args.link.options()?;
+    let mut options = args.link.options()?;
+    options.wait = options.wait.max(args.command.wait_min());
+    let waiting = Waiting { wait: options.wait, identity: options.identity };
     let place = format!("{}:{}", options.host, options.port);
     let mut client = Client::connect(&options).await.map_err(|error| unreachable_drive(&place, &error))?;
     let done = match args.command {
         KvCommand::Keys(command) => keys::run(&mut client, command, args.link.json).await,
         KvCommand::Execute(args) => execute::run(&mut client, args).await,
-        KvCommand::Admin(command) => admin::run(&mut client, command, args.link.json).await,
+        KvCommand::Admin(command) => admin::run(&mut client, command, &waiting, args.link.json).await,
     };
     done.map_err(|error| error.at(place))
 }
@@ -119,7 +139,7 @@ fn read_key(file: &std::path::Path) -> Result<Vec<u8>, CliError> {
 
 /// Writes a new key for an identity, which nobody else can read.
 fn write_key(file: &std::path::Path, key: &str) -> Result<(), CliError> {
-    secret_file::write_new(file, &format!("{key}\n"), secret_file::Mode::Secret)?;
+    secret_file::write_new(file, &format!("{key}\n"), secret_file::Mode::Secret, "name another file")?;
     terminal::tell(format_args!("made {}", file.display()));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pithead_entry::ConnectionLimits;
-use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, KeyValue, Message, auth};
+use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, KeyValue, Message, PinAuth, Security, auth};
 use pithead_kinetic::{Code, FACTORY_KEY, Frame, KineticOptions, Limits, NoSlices, RequestKind, read_frame, sign, write_frame};
 use pithead_store::MemoryStore;
 use prost::Message as _;
@@ -250,4 +250,45 @@ async fn strangers_make_room_and_who_finds_none_is_told_so() {
     drop(last);
     let mut late = server.client().await;
     assert_eq!(get(&mut late, b"k").await.value, "v");
+}
+
+/// Strangers who waited for answers were deaf to whoever wanted their places, and so nobody else was let in.
+#[tokio::test]
+async fn strangers_who_wait_for_an_answer_make_room_too() {
+    const GUESSING: usize = 12;
+    let connections = ConnectionLimits { total: GUESSING, per_address: GUESSING, ..ConnectionLimits::default() };
+    let options = KineticOptions { connections, ..KineticOptions::default() };
+    let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(NoSlices), options).await;
+    let mut admin = server.tls_client().await;
+    let security = Security { new_lock_pin: Some("right".into()), ..Security::default() };
+    let body = Body { security: Some(security), ..Body::default() };
+    assert_eq!(admin.call(RequestKind::Security, body, Bytes::new()).await.unwrap().code, Code::Success);
+    drop(admin);
+    let mut guessers = tokio::task::JoinSet::new();
+    for _ in 0..GUESSING {
+        let mut guesser = server.tls_client().await;
+        guessers.spawn(async move { while guesser.pin(2, b"wrong").await.is_ok() {} });
+    }
+    // The first one has been answered, and waits for all others now.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let mut client = server.client().await;
+    assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
+}
+
+/// Nobody counted them.
+#[tokio::test]
+async fn refused_pins_of_strangers_in_clear_end_the_connection() {
+    let server = Server::start().await;
+    let mut socket = open(&server).await;
+    let pin = |sequence| {
+        let header = Header { message_type: Some(RequestKind::PinOp as i32), sequence: Some(sequence), ..Header::default() };
+        let command = Command { header: Some(header), body: None, status: None };
+        let pin_auth = Some(PinAuth { pin: Some("1".into()) });
+        let command_bytes = Some(command.encode_to_vec().into());
+        Message { auth_type: Some(auth::PIN), pin_auth, command_bytes, ..Message::default() }
+    };
+    for sequence in 1..=16 {
+        assert_eq!(code_of(&exchange(&mut socket, &pin(sequence)).await), Code::InvalidRequest);
+    }
+    ends(&mut socket).await;
 }

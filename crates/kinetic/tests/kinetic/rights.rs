@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pithead_kinetic::client::Client;
+use pithead_kinetic::keys::STATE_KEY;
 use pithead_kinetic::proto::{Acl, AclScope, Body, GetLog, KeyValue, PowerManagement, Security, Setup};
-use pithead_kinetic::{Code, KineticOptions, Permission, RequestKind, SLICES, Slices, StoredSlice};
-use pithead_store::{MemoryStore, Store, StoreError, Value};
+use pithead_kinetic::{
+    Code, KineticOptions, NoApplets, NoSlices, Permission, RequestKind, SLICES, Service, Slices, StoredSlice,
+};
+use pithead_store::{Durability, MemoryStore, Store, StoreError, Value, Write};
 
-use crate::server::{Server, call, delete, get, header_of, key_value, keys, put, put_of, range_of, with_key, with_range};
+use crate::server::{
+    Server, call, delete, get, header_of, key_value, keys, parts, put, put_of, range_of, with_key, with_range,
+};
 
 pub fn scope(value: &[u8], permissions: &[Permission]) -> AclScope {
     let permission = permissions.iter().map(|permission| *permission as i32).collect();
@@ -141,6 +146,16 @@ async fn identities_are_set_over_tls_and_kept() {
     assert_eq!(set(&mut admin, many).await, Code::InvalidRequest);
 }
 
+/// The whole drive did not start, and nothing said that it would without this protocol.
+#[tokio::test]
+async fn a_damaged_state_is_told_with_a_way_out() {
+    let store = Arc::new(MemoryStore::new());
+    store.write(vec![Write::put(STATE_KEY, "{")], Durability::Through).unwrap();
+    let parts = parts(Arc::new(NoApplets), store, Arc::new(NoSlices));
+    let fault = Service::open(parts, KineticOptions::default()).unwrap_err();
+    assert!(format!("{fault:?}").contains("without --kinetic"), "{fault:?}");
+}
+
 #[derive(Debug)]
 struct OneSlice(BTreeMap<&'static [u8], Value>);
 
@@ -186,4 +201,30 @@ async fn slices_are_read_by_those_whose_scope_names_them_and_written_by_nobody()
     assert_eq!(call(&mut client, RequestKind::Get, with_key(asked)).await.code, Code::Success);
     let header = header_of(RequestKind::Put);
     assert_eq!(client.call_with(header, with_key(put_of(b"own", "1")), Bytes::new()).await.unwrap().code, Code::Success);
+}
+
+/// An identity with a scope for all keys and one for the slices of a domain read those of all domains, and over every link.
+#[tokio::test]
+async fn slices_of_other_domains_do_not_appear() {
+    let names = [&b"lab/t@1/1/00000.00000000"[..], b"main/t@1/1/00000.00000000"];
+    let slices = OneSlice(names.map(|name| (name, Value::from_static(b"rows"))).into());
+    let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(slices), KineticOptions::default()).await;
+    let mut admin = server.tls_client().await;
+    put(&mut admin, b"z", "1", b"").await;
+    let of_main = scope(b"pithead/slice/main/", &[Permission::Read, Permission::Range]);
+    let only_tls = AclScope { tls_required: Some(true), ..of_main.clone() };
+    let all = || scope(b"", &Permission::ALL);
+    set(&mut admin, vec![acl(2, vec![all(), of_main]), acl(3, vec![all(), only_tls])]).await;
+    let [lab, main] = ["lab", "main"].map(|domain| format!("pithead/slice/{domain}/t@1/1/00000.00000000.00"));
+    for (identity, tls, is_seen) in [(2, false, true), (3, false, false), (3, true, true)] {
+        let mut client = as_identity(&server, identity, tls).await;
+        let seen = if is_seen { vec![main.clone(), "z".to_owned()] } else { vec!["z".to_owned()] };
+        assert_eq!(keys(&mut client, range_of(b"pithead/", b"zz", 9)).await, seen, "{identity} {tls}");
+        let code = if is_seen { Code::Success } else { Code::NotFound };
+        assert_eq!(get(&mut client, main.as_bytes()).await.code, code, "{identity} {tls}");
+        assert_eq!(get(&mut client, lab.as_bytes()).await.code, Code::NotFound, "{identity} {tls}");
+        assert_eq!(call(&mut client, RequestKind::GetVersion, with_key(key_value(lab.as_bytes()))).await.code, Code::NotFound);
+        let next = call(&mut client, RequestKind::GetNext, with_key(key_value(b"pithead/"))).await;
+        assert_eq!(next.body.key_value.unwrap().key.unwrap(), seen[0], "{identity} {tls}");
+    }
 }

@@ -48,16 +48,7 @@ impl Server {
         options: KineticOptions,
     ) -> Server {
         let folder = tempfile::tempdir().unwrap();
-        let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 4 };
-        let parts = Parts {
-            store,
-            slices,
-            applets,
-            pool: Arc::new(Pool::new(pool).unwrap()),
-            device: Arc::new(Native::new()),
-            folder: None,
-        };
-        let service = Service::open(parts, options).unwrap();
+        let service = Service::open(parts(applets, store, slices), options).unwrap();
         let listen = || async { TcpListener::bind("127.0.0.1:0").await.unwrap() };
         let (plain, tls) = (listen().await, listen().await);
         let addresses = (plain.local_addr().unwrap(), tls.local_addr().unwrap());
@@ -91,6 +82,13 @@ impl Server {
         drop(self.stop.take());
         self.served.await.unwrap();
     }
+}
+
+/// What a server needs, with one reactor.
+pub fn parts(applets: Arc<dyn Applets>, store: Arc<dyn Store>, slices: Arc<dyn Slices>) -> Parts {
+    let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 4 };
+    let (pool, device) = (Arc::new(Pool::new(pool).unwrap()), Arc::new(Native::new()));
+    Parts { store, slices, applets, pool, device, folder: None }
 }
 
 pub fn options(address: SocketAddr, tls: Option<Trust>) -> ClientOptions {
