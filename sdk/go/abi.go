@@ -29,6 +29,12 @@ func abiOutputPut(port uint32, bytes unsafe.Pointer, length uint32) int32
 //go:wasmimport pithead output_wait
 func abiOutputWait(port uint32, length uint32)
 
+//go:wasmimport pithead output_close
+func abiOutputClose(port uint32)
+
+//go:wasmimport pithead time_ns
+func abiTimeNs() uint64
+
 //go:wasmimport pithead file_open
 func abiFileOpen(name unsafe.Pointer, length uint32) int32
 
@@ -59,7 +65,10 @@ const (
 	cut   = -3
 )
 
-const batchBytes = 64 << 10
+const (
+	batchBytes    = 64 << 10
+	batchBytesMax = 16 << 20
+)
 
 func pointer(bytes []byte) (unsafe.Pointer, uint32) {
 	return unsafe.Pointer(unsafe.SliceData(bytes)), uint32(len(bytes))
@@ -90,7 +99,7 @@ func exportRun(number uint32) int32 {
 	if err := running.run(); err != nil {
 		Fail(err.Error())
 	}
-	running.flush()
+	running.end()
 	return 0
 }
 
@@ -98,6 +107,9 @@ func exportRun(number uint32) int32 {
 func Fail(message string) {
 	abiFail(text(message))
 }
+
+// Now is the time of day in nanoseconds since 1970.
+func Now() uint64 { return abiTimeNs() }
 
 // Log writes a line to the drive's log.
 func Log(level Level, line string) {

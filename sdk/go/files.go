@@ -22,19 +22,27 @@ func OpenFile(name string) (*File, bool) {
 // Size is the size in bytes.
 func (f *File) Size() uint64 { return abiFileSize(f.handle) }
 
+// readBytesMax is the most bytes that one call reads.
+const readBytesMax = 16 << 20
+
 // ReadAt reads at an offset.
 func (f *File) ReadAt(into []byte, offset int64) (int, error) {
-	at, room := pointer(into)
-	length := int(abiFileRead(f.handle, uint64(offset), at, room))
-	if length < len(into) {
-		return length, io.EOF
+	done := 0
+	for done < len(into) {
+		part := into[done:min(len(into), done+readBytesMax)]
+		at, room := pointer(part)
+		length := int(abiFileRead(f.handle, uint64(offset)+uint64(done), at, room))
+		done += length
+		if length < len(part) {
+			return done, io.EOF
+		}
 	}
-	return length, nil
+	return done, nil
 }
 
 // Read reads in order; the drive reads ahead.
 func (f *File) Read(into []byte) (int, error) {
-	at, room := pointer(into)
+	at, room := pointer(into[:min(len(into), readBytesMax)])
 	length := abiFileRead(f.handle, f.offset, at, room)
 	f.offset += uint64(length)
 	if length == 0 && room > 0 {

@@ -59,18 +59,36 @@ type outputState struct {
 	bytes  []byte
 }
 
-func (o *outputState) flush() bool {
-	for !o.closed && len(o.bytes) > 0 {
-		at, length := pointer(o.bytes)
-		put := abiOutputPut(o.port, at, length)
-		if put == again {
-			abiOutputWait(o.port, length)
-			continue
-		}
-		o.closed = put != 1
-		o.bytes = o.bytes[:0]
+func (o *outputState) flush() bool { return o.send(len(o.bytes)) }
+
+// send sends so many of the first bytes. False if nobody reads any more.
+func (o *outputState) send(length int) bool {
+	for !o.trySend(length) {
+		abiOutputWait(o.port, uint32(length))
 	}
 	return !o.closed
+}
+
+// trySend is false if there is no room now.
+func (o *outputState) trySend(length int) bool {
+	if o.closed || length == 0 {
+		return true
+	}
+	at, count := pointer(o.bytes[:length])
+	put := abiOutputPut(o.port, at, count)
+	if put == again {
+		return false
+	}
+	o.closed = put != 1
+	o.bytes = append(o.bytes[:0], o.bytes[length:]...)
+	return true
+}
+
+func (o *outputState) end() {
+	if o.flush() {
+		abiOutputClose(o.port)
+		o.closed = true
+	}
 }
 
 // Output puts out values of type T.
@@ -90,7 +108,12 @@ func (o *Output[T]) Put(value T) bool {
 	if o.state.closed {
 		return false
 	}
+	before := len(o.state.bytes)
 	o.state.bytes = encode(o.state.bytes, &value)
+	if len(o.state.bytes) > batchBytesMax {
+		// A large row is a batch by itself: with those before it, it would be too large for one.
+		o.state.send(before)
+	}
 	if o.state.types == "arrow" || len(o.state.bytes) >= batchBytes {
 		return o.state.flush()
 	}
@@ -99,3 +122,6 @@ func (o *Output[T]) Put(value T) bool {
 
 // Flush sends what was put so far.
 func (o *Output[T]) Flush() bool { return o.state.flush() }
+
+// Close ends the stream early.
+func (o *Output[T]) Close() { o.state.end() }

@@ -69,6 +69,18 @@ func (s *SSDlet) flush() {
 	}
 }
 
+// end ends all outputs. Those that have to wait come last: whoever reads the others gets their end.
+func (s *SSDlet) end() {
+	for _, output := range s.outputs {
+		if output.trySend(len(output.bytes)) {
+			output.end()
+		}
+	}
+	for _, output := range s.outputs {
+		output.end()
+	}
+}
+
 // Level says how much a line of the log matters.
 type Level uint32
 

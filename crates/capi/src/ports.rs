@@ -19,7 +19,8 @@ pub struct PitheadReader {
 
 enum From {
     Here(HostReader),
-    There(span::HostReader),
+    /// What comes from a drive on the network is checked: programs decode it by the port's types.
+    There(span::HostReader, Signature),
 }
 
 /// Sends to the inputs of SSDlets.
@@ -42,8 +43,10 @@ impl From {
             }
             Deployment::There { application, ssdlets, .. } => {
                 let output = numbered(ssdlets, ssdlet)?.output(output);
-                check(&output.signature().map_err(|fault| fault.to_string())?.parse()?, types)?;
-                application.reader(&[output]).map(Self::There).map_err(|fault| fault.to_string())
+                let signature: Signature = output.signature().map_err(|fault| fault.to_string())?.parse()?;
+                check(&signature, types)?;
+                let reader = application.reader(&[output]).map_err(|fault| fault.to_string())?;
+                Ok(Self::There(reader, signature))
             }
         }
     }
@@ -51,7 +54,10 @@ impl From {
     fn get(&self) -> Result<Option<Bytes>, String> {
         match self {
             Self::Here(reader) => Ok(block_on(reader.get()).map_err(|error| error.to_string())?.map(Bytes::from)),
-            Self::There(reader) => block_on(reader.get()).map_err(|fault| fault.to_string()),
+            Self::There(reader, signature) => {
+                let batch = block_on(reader.get()).map_err(|fault| fault.to_string())?;
+                batch.map(|batch| came(signature, batch)).transpose()
+            }
         }
     }
 }
@@ -78,6 +84,12 @@ impl To {
             Self::There(writer) => block_on(writer.put(batch.to_vec())).map_err(|fault| fault.to_string()),
         }
     }
+}
+
+/// A batch that a drive sent, if it is one.
+fn came(signature: &Signature, batch: Bytes) -> Result<Bytes, String> {
+    let wrong = |what| format!("the drive sent what is no batch of {signature}: {what}");
+    signature.check(&batch).map(|()| batch).map_err(wrong)
 }
 
 fn check(port: &Signature, types: &str) -> Result<(), String> {
@@ -177,4 +189,21 @@ pub unsafe extern "C" fn pithead_writer_put(writer: *const PitheadWriter, batch:
 pub unsafe extern "C" fn pithead_writer_free(writer: *mut PitheadWriter) {
     // SAFETY: the caller's promise.
     unsafe { free(writer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program in C++ read four gigabytes behind a text's length.
+    #[test]
+    fn what_a_drive_sends_is_checked() {
+        let came = |types: &str, bytes: &'static [u8]| came(&types.parse().expect("types"), Bytes::from_static(bytes));
+        assert_eq!(came("string", b"\x01\0\0\0a").expect("a row").as_ref(), b"\x01\0\0\0a");
+        let error = came("string", &[0xff; 4]).expect_err("it is cut off");
+        let wanted =
+            "the drive sent what is no batch of string: column 0 of row 0 is cut off: its string has less bytes than it says";
+        assert_eq!(error, wanted);
+        assert!(came("i64", &[0; 7]).is_err() && came("i64", b"").is_err() && came("arrow", b"ARROW").is_err());
+    }
 }

@@ -75,7 +75,9 @@ impl Here {
         let services = FolderServices::new(folder).map_err(|error| error.to_string())?;
         let options = PoolOptions { name: "ssd".to_owned(), cores: None, reactors: 0, blocking_threads_max: 4 };
         let pool = Arc::new(Pool::new(options).map_err(|error| error.to_string())?);
-        let runtime = Runtime::new(pool, RuntimeOptions::default()).map_err(|error| error.to_string())?;
+        // The SSDlets are the program's own, and so is the thread that starts them.
+        let options = RuntimeOptions { starts_here: true, ..RuntimeOptions::default() };
+        let runtime = Runtime::new(pool, options).map_err(|error| error.to_string())?;
         Ok(Self { runtime, services: Arc::new(services) })
     }
 
@@ -93,13 +95,19 @@ impl Here {
 /// The name of a module that a drive on the network keeps; a path and an ending say nothing there.
 async fn kept(door: &Arc<dyn Door>, name: &str) -> Result<String, String> {
     let modules = door.modules().await.map_err(|fault| fault.at_drive(door.label()).to_string())?;
+    let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
+    kept_as(&names, name).map(str::to_owned).map_err(|wanted| {
+        let missing = Fault::invalid(format!("the drive has no module {wanted}")).at_drive(door.label());
+        missing.hint("`pithead program ls` shows those that there are, and `pithead program load` loads one").to_string()
+    })
+}
+
+/// The one of a drive's modules that a file's name stands for: `pithead program load` leaves off its folder and its ending. The error
+/// is the name that was looked for.
+fn kept_as<'a>(modules: &[&'a str], name: &'a str) -> Result<&'a str, &'a str> {
     let file = name.rsplit('/').next().unwrap_or_default();
-    let wanted = file.strip_suffix(".wasm").unwrap_or(file);
-    if modules.iter().any(|module| module.name == wanted) {
-        return Ok(wanted.to_owned());
-    }
-    let missing = Fault::invalid(format!("the drive has no module {wanted}")).at_drive(door.label());
-    Err(missing.hint("`pithead program ls` shows those that there are, and `pithead program load` loads one").to_string())
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    [file, stem].into_iter().find(|wanted| modules.contains(wanted)).ok_or(stem)
 }
 
 /// Opens a folder as a drive in this process, or a drive on the network at `pithead://HOST:PORT` or `pithead+tls://HOST:PORT`. Null
@@ -144,4 +152,20 @@ pub unsafe extern "C" fn pithead_module_unload(ssd: *const PitheadSsd, module: u
         let removed = unsafe { handle(ssd) }?.modules.lock().loaded.remove(&module);
         removed.map(|_| 1).ok_or_else(|| format!("no module with the number {module} is loaded"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_an_ending_say_nothing() {
+        let modules = ["libkvstore", "words", "words.v2"];
+        for name in ["libkvstore", "/libkvstore.so", "lib/libkvstore.wasm"] {
+            assert_eq!(kept_as(&modules, name), Ok("libkvstore"));
+        }
+        assert_eq!(kept_as(&modules, "words.v2"), Ok("words.v2"));
+        assert_eq!(kept_as(&modules, "words.v3"), Ok("words"));
+        assert_eq!(kept_as(&modules, "/libother.so"), Err("libother"));
+    }
 }

@@ -1,14 +1,19 @@
 //! [`Application`]: a host program's graph of SSDlets.
 
-use std::pin::pin;
+mod ends;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use pithead_sched::{AbortOnDrop, Class};
+use tokio::runtime::Handle;
 
 use crate::budget::{Budget, Held, Meter};
-use crate::channel::{Channel, Reader, Writer};
+use crate::channel::Channel;
 use crate::graph::{Graph, Leaving, Node, Phase};
 use crate::guest::{Guest, Names, OpenFile, Opened, Ports};
 use crate::host_port::busy;
@@ -183,7 +188,8 @@ impl Application {
     pub fn start(&self) -> Result<(), ProgramError> {
         let ready = self.ready()?;
         // Without the lock: a pool that has stopped drops an SSDlet at once, which then says that it has ended.
-        let tasks: Vec<_> = ready.into_iter().map(|ready| self.spawn(ready)).collect();
+        let first_turn = self.runtime.starts_here().filter(|_| ready.len() == 1);
+        let tasks: Vec<_> = ready.into_iter().filter_map(|ready| self.spawn(ready, first_turn)).collect();
         let mut graph = self.graph.lock();
         if graph.failure.is_none() {
             graph.tasks = tasks;
@@ -227,10 +233,11 @@ impl Application {
         Ready { code: Arc::clone(node.module.code()), number: node.number, guest, leaving }
     }
 
-    fn spawn(&self, ready: Ready) -> AbortOnDrop<()> {
+    /// Its task, if it has not ended by then: where there is a reactor for it, it takes its first turn here.
+    fn spawn(&self, ready: Ready, first_turn: Option<&Handle>) -> Option<AbortOnDrop<()>> {
         let Ready { code, number, guest, leaving } = ready;
         let ticking = self.runtime.ticking();
-        let task = self.runtime.pool().spawn(Class::Foreground, async move {
+        let mut work = Box::pin(async move {
             let (_ticking, mut leaving) = (ticking, leaving);
             let graph = Arc::clone(&leaving.graph);
             run(code, guest, number, |error| {
@@ -240,7 +247,10 @@ impl Application {
             .await;
             leaving.well = true;
         });
-        task.abort_on_drop()
+        if first_turn.is_some_and(|reactor| has_ended(reactor, work.as_mut())) {
+            return None;
+        }
+        Some(self.runtime.pool().spawn(Class::Foreground, work).abort_on_drop())
     }
 
     /// Waits until all SSDlets have ended, and returns the failure of the first that failed.
@@ -307,91 +317,17 @@ impl Drop for Application {
     }
 }
 
+/// Gives a task one turn on this thread, with the timers of a reactor. Whether that was its last: what panics has none any more.
+fn has_ended(reactor: &Handle, work: Pin<&mut impl Future<Output = ()>>) -> bool {
+    let _inside = reactor.enter();
+    let mut context = Context::from_waker(Waker::noop());
+    let turn = catch_unwind(AssertUnwindSafe(|| work.poll(&mut context)));
+    turn.map_or(true, |turn| turn.is_ready())
+}
+
 fn argument_type(argument: &Argument) -> ArgumentType {
     match argument {
         Argument::Value(value) => ArgumentType::Value(value.of()),
         Argument::File(_) => ArgumentType::File,
     }
-}
-
-impl Output {
-    /// What goes through the port. Fails if the SSDlet has no such port.
-    pub fn signature(&self) -> Result<Signature, ProgramError> {
-        let graph = self.ssdlet.graph.lock();
-        let declared = graph.nodes[self.ssdlet.node].declared();
-        declared
-            .outputs
-            .get(self.port)
-            .cloned()
-            .ok_or_else(|| no_port(&declared.name, "outputs", declared.outputs.len(), self.port))
-    }
-
-    /// The connection that it has, if it may still be connected.
-    fn channel(&self) -> Result<Option<Arc<Channel>>, ProgramError> {
-        self.signature()?;
-        let graph = self.ssdlet.graph.lock();
-        check_building(&graph)?;
-        Ok(graph.nodes[self.ssdlet.node].outputs[self.port].as_ref().map(|writer| Arc::clone(writer.channel())))
-    }
-
-    fn join(&self, channel: &Arc<Channel>) -> Result<(), ProgramError> {
-        let mut graph = self.ssdlet.graph.lock();
-        // Looked at again: it may have been started meanwhile.
-        check_building(&graph)?;
-        let place = &mut graph.nodes[self.ssdlet.node].outputs[self.port];
-        place.get_or_insert_with(|| Writer::new(Arc::clone(channel)));
-        graph.written.push(Arc::clone(channel));
-        Ok(())
-    }
-}
-
-impl Input {
-    /// What goes through the port. Fails if the SSDlet has no such port.
-    pub fn signature(&self) -> Result<Signature, ProgramError> {
-        let graph = self.ssdlet.graph.lock();
-        let declared = graph.nodes[self.ssdlet.node].declared();
-        declared
-            .inputs
-            .get(self.port)
-            .cloned()
-            .ok_or_else(|| no_port(&declared.name, "inputs", declared.inputs.len(), self.port))
-    }
-
-    fn channel(&self) -> Result<Option<Arc<Channel>>, ProgramError> {
-        self.signature()?;
-        let graph = self.ssdlet.graph.lock();
-        check_building(&graph)?;
-        Ok(graph.nodes[self.ssdlet.node].inputs[self.port].as_ref().map(|reader| Arc::clone(reader.channel())))
-    }
-
-    fn join(&self, channel: &Arc<Channel>) -> Result<(), ProgramError> {
-        let mut graph = self.ssdlet.graph.lock();
-        check_building(&graph)?;
-        let place = &mut graph.nodes[self.ssdlet.node].inputs[self.port];
-        place.get_or_insert_with(|| Reader::new(Arc::clone(channel)));
-        Ok(())
-    }
-}
-
-impl std::fmt::Display for Output {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.out({})", self.ssdlet.graph.lock().nodes[self.ssdlet.node].declared().name, self.port)
-    }
-}
-
-impl std::fmt::Display for Input {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.in({})", self.ssdlet.graph.lock().nodes[self.ssdlet.node].declared().name, self.port)
-    }
-}
-
-fn check_building(graph: &Graph) -> Result<(), ProgramError> {
-    match graph.phase {
-        Phase::Building => Ok(()),
-        Phase::Running | Phase::Ended => Err(ProgramError::usage("ports cannot be connected after the start")),
-    }
-}
-
-fn no_port(ssdlet: &str, kind: &str, count: usize, port: usize) -> ProgramError {
-    ProgramError::usage(format!("{ssdlet} has no port {port} among its {count} {kind}; they are counted from 0"))
 }

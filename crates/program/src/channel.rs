@@ -11,10 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::Signature;
-use crate::arrow_port::check_stream;
 use crate::budget::{Budget, Held, NoRoom};
-use crate::limits::{BATCH_BYTES, BATCH_BYTES_MAX};
-use crate::signature::check_rows;
+use crate::limits::BATCH_BYTES;
 
 /// A queue of batches. Small batches of rows that wait are joined, so that a value can be sent as soon as it is there.
 pub(crate) struct Channel {
@@ -85,12 +83,9 @@ impl Channel {
 
     /// Checks that a batch is of the connection's type, and returns what is wrong with it.
     pub fn check(&self, batch: &[u8]) -> Result<(), String> {
-        if batch.is_empty() || batch.len() > BATCH_BYTES_MAX {
-            return Err(format!("a batch has 1 to {BATCH_BYTES_MAX} bytes, not {}", batch.len()));
-        }
-        match &self.signature {
-            Signature::Rows(types) => check_rows(types, batch).map(|_| ()),
-            Signature::Arrow => self.check_schema(&check_stream(batch)?),
+        match self.signature.checked(batch)? {
+            Some(schema) => self.check_schema(&schema),
+            None => Ok(()),
         }
     }
 

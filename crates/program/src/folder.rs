@@ -1,5 +1,6 @@
 //! [`FolderServices`]: the files of one folder, as the services of a process without a drive.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::fs;
 use std::io::{BufReader, IoSliceMut};
@@ -7,7 +8,10 @@ use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use arrow::array::Array;
+use arrow::error::ArrowError;
 use arrow::ipc::reader::FileReader;
+use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -159,18 +163,32 @@ impl FolderFile {
     }
 }
 
+/// A batch with more bytes is halved: a guest takes 16 MiB in one call at most.
+const DATASET_BATCH_BYTES_MAX: usize = 4 << 20;
+
 struct FolderDataset {
     name: String,
     /// None while a batch is being read, and if that was cut off.
-    reader: Option<FileReader<BufReader<fs::File>>>,
+    batches: Option<FolderBatches>,
+}
+
+/// The batches of an Arrow file, small enough for guests.
+struct FolderBatches {
+    reader: FileReader<BufReader<fs::File>>,
+    /// What is left of a batch that was halved, in order.
+    rest: VecDeque<RecordBatch>,
 }
 
 fn open_dataset(name: &str, file: fs::File, columns: &[&str]) -> Result<FolderDataset, ServiceError> {
-    let failed = |error: arrow::error::ArrowError| ServiceError::Failed(format!("the dataset {name} cannot be read: {error}"));
+    let failed = |error: ArrowError| ServiceError::Failed(format!("the dataset {name} cannot be read: {error}"));
+    let dataset = |reader| {
+        let batches = FolderBatches { reader, rest: VecDeque::new() };
+        FolderDataset { name: name.to_owned(), batches: Some(batches) }
+    };
     let reader =
         FileReader::try_new_buffered(file.try_clone().map_err(|error| missing(name, &error))?, None).map_err(failed)?;
     if columns.is_empty() {
-        return Ok(FolderDataset { name: name.to_owned(), reader: Some(reader) });
+        return Ok(dataset(reader));
     }
     let schema = reader.schema();
     let index = |column: &&str| {
@@ -180,8 +198,35 @@ fn open_dataset(name: &str, file: fs::File, columns: &[&str]) -> Result<FolderDa
         })
     };
     let projection = columns.iter().map(index).collect::<Result<Vec<_>, _>>()?;
-    let reader = FileReader::try_new_buffered(file, Some(projection)).map_err(failed)?;
-    Ok(FolderDataset { name: name.to_owned(), reader: Some(reader) })
+    FileReader::try_new_buffered(file, Some(projection)).map(dataset).map_err(failed)
+}
+
+impl FolderBatches {
+    fn next(&mut self) -> Result<Option<Bytes>, ArrowError> {
+        loop {
+            let batch = match self.rest.pop_front() {
+                Some(batch) => batch,
+                None => match self.reader.next().transpose()? {
+                    Some(batch) => batch,
+                    None => return Ok(None),
+                },
+            };
+            let (rows, bytes) = (batch.num_rows(), data_bytes(&batch));
+            let halves = [(0, rows / 2), (rows / 2, rows - rows / 2)].map(|(from, count)| batch.slice(from, count));
+            // Parts of views have all texts of the whole: they are not halved for ever.
+            let is_halved = bytes > DATASET_BATCH_BYTES_MAX && rows > 1 && data_bytes(&halves[0]) < bytes;
+            match rows {
+                0 => {}
+                _ if is_halved => halves.into_iter().rev().for_each(|half| self.rest.push_front(half)),
+                _ => return to_ipc(&batch).map(Some),
+            }
+        }
+    }
+}
+
+/// Bytes of the rows of a batch, which may be a part of another one.
+fn data_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }
 
 impl Dataset for FolderDataset {
@@ -189,21 +234,18 @@ impl Dataset for FolderDataset {
         async move {
             let failed =
                 |error: &dyn Display| ServiceError::Failed(format!("the dataset {} cannot be read: {error}", self.name));
-            let mut reader = self.reader.take().ok_or_else(|| failed(&"a read was cut off"))?;
+            let mut batches = self.batches.take().ok_or_else(|| failed(&"a read was cut off"))?;
             // Decoding waits for the medium, so it is done on a thread that may.
-            let read = tokio::task::spawn_blocking(move || {
-                let batch = reader.next().transpose();
-                (batch.and_then(|batch| batch.map(|batch| to_ipc(&batch)).transpose()), reader)
-            });
-            let (batch, reader) = read.await.map_err(|error| failed(&error))?;
-            self.reader = Some(reader);
+            let read = tokio::task::spawn_blocking(move || (batches.next(), batches));
+            let (batch, batches) = read.await.map_err(|error| failed(&error))?;
+            self.batches = Some(batches);
             batch.map_err(|error| failed(&error))
         }
         .boxed()
     }
 
-    /// Batches are read one by one, and none is kept.
+    /// Batches are read one by one, and only what is left of one is kept.
     fn held_bytes(&self) -> usize {
-        0
+        self.batches.iter().flat_map(|batches| &batches.rest).map(data_bytes).sum()
     }
 }

@@ -103,10 +103,14 @@ pub struct RuntimeOptions {
     pub instance_memory_bytes_max: usize,
     /// The most bytes of compiled code that are kept for modules that nobody uses.
     pub code_bytes_max: usize,
+    /// Whether the only SSDlet of an application takes its first turn on the thread that starts it, which it so holds for a slice of
+    /// 2 ms at the most: what ends by then wakes no reactor. It is for processes whose SSDlets are their own, and for no thread that
+    /// serves others.
+    pub starts_here: bool,
 }
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        Self { instances_max: 256, instance_memory_bytes_max: 1 << 30, code_bytes_max: 256 << 20 }
+        Self { instances_max: 256, instance_memory_bytes_max: 1 << 30, code_bytes_max: 256 << 20, starts_here: false }
     }
 }

@@ -165,12 +165,18 @@ fn check_function(module: &wasmtime::Module, name: &str, expected: &FuncType, op
 
 fn wrong_import(error: &wasmtime::Error) -> String {
     match error.downcast_ref::<UnknownImportError>() {
-        Some(unknown) => format!(
-            "it imports {}.{}, which does not exist. Modules may import from pithead and wasi_snapshot_preview1; \
-             docs/reference/program-abi.md lists the calls",
-            unknown.module(),
-            unknown.name()
-        ),
+        Some(unknown) => {
+            let hint = match unknown.module() {
+                "env" => ". hint: a function was not found when it was linked; C++ needs -fno-exceptions",
+                _ => "",
+            };
+            format!(
+                "it imports {}.{}, which does not exist. Modules may import from pithead and wasi_snapshot_preview1; \
+                 docs/reference/program-abi.md lists the calls{hint}",
+                unknown.module(),
+                unknown.name()
+            )
+        }
         None => format!("it has an import of the wrong type: {error:#}"),
     }
 }

@@ -38,7 +38,10 @@ pub(crate) async fn describe(code: Arc<Code>, mut guest: Guest) -> Result<Vec<De
         running.call::<(), ()>("pithead_describe", ()).await?;
         match running.store.data_mut().declared.take() {
             Some(declared) if !declared.is_empty() => Ok(declared),
-            _ => Err(fault("it declares no SSDlet")),
+            _ => Err(fault(
+                "it declares no SSDlet. hint: in C++ a line RegisterSSDlet(id, Class) declares one, in Rust register!, in Go \
+                 ssdlet.New",
+            )),
         }
     };
     let mut failure = None;

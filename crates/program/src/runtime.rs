@@ -1,11 +1,12 @@
 //! [`Runtime`]: the sandbox of one drive: its engine, its host calls, and the modules that it knows.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use pithead_sched::{Class, Pool};
+use tokio::runtime::Handle;
 use wasmtime::Linker;
 
 use crate::budget::{Budget, Meter};
@@ -28,6 +29,8 @@ pub struct Runtime {
     ticker: Ticker,
     options: RuntimeOptions,
     sealed: Option<Sealed>,
+    /// One of the pool's, once it has run a module's declarations.
+    reactor: OnceLock<Handle>,
     /// Compiled code, by the hash of its module.
     known: Arc<Mutex<Known<[u8; 32], Arc<Code>>>>,
     /// One module is compiled at a time, so that the same module is compiled once.
@@ -65,23 +68,36 @@ impl Runtime {
             known: Arc::new(Mutex::new(Known::new(MODULES_MAX, options.code_bytes_max))),
             options,
             sealed,
+            reactor: OnceLock::new(),
             compiling: Compiling::default(),
             connecting: Mutex::new(()),
         }))
     }
 
-    /// Checks and compiles a module, and asks it for its SSDlets. The same bytes are compiled once, whatever their names.
+    /// Checks and compiles a module, and asks it for its SSDlets. The same bytes are compiled once, whatever their names. A store of
+    /// code keeps what was compiled.
     pub async fn load(&self, name: &str, bytes: Bytes, services: &Arc<dyn Services>) -> Result<Arc<Module>, ProgramError> {
-        let code = self.code(name, bytes).await?;
+        let code = self.code(name, bytes, self.sealed.clone()).await?;
+        self.described(name, code, services).await
+    }
+
+    /// As [`Runtime::load`] does, for a module that nobody keeps: its code is in memory only.
+    pub async fn load_once(&self, name: &str, bytes: Bytes, services: &Arc<dyn Services>) -> Result<Arc<Module>, ProgramError> {
+        let code = self.code(name, bytes, None).await?;
+        self.described(name, code, services).await
+    }
+
+    async fn described(&self, name: &str, code: Arc<Code>, services: &Arc<dyn Services>) -> Result<Arc<Module>, ProgramError> {
         let names = Names { application: "load".into(), module: name.into(), ssdlet: "pithead_describe".into() };
         let meter = Meter::new(Budget::new(Limits::describing()));
         let guest = Guest::new(names, meter, Arc::clone(services));
         let (asked, ticking) = (Arc::clone(&code), self.ticking());
         let describing = self.pool.spawn(Class::Foreground, async move {
             let _ticking = ticking;
-            describe(asked, guest).await
+            (Handle::current(), describe(asked, guest).await)
         });
-        let declared = describing.abort_on_drop().await.map_err(ProgramError::engine)?;
+        let (reactor, declared) = describing.abort_on_drop().await.map_err(ProgramError::engine)?;
+        let _ = self.reactor.set(reactor);
         let declared = declared.map_err(|error| match error {
             ProgramError::Guest { module, cause, .. } => {
                 ProgramError::Module { module, cause: format!("while it declared its SSDlets, {cause}") }
@@ -96,7 +112,8 @@ impl Runtime {
         code_key_of(self.linker.engine(), module_sha256)
     }
 
-    async fn code(&self, name: &str, bytes: Bytes) -> Result<Arc<Code>, ProgramError> {
+    /// The code of a module, which goes to and comes from a store where there is one.
+    async fn code(&self, name: &str, bytes: Bytes, sealed: Option<Sealed>) -> Result<Arc<Code>, ProgramError> {
         let key = code_key(self.linker.engine(), &bytes);
         let is_known = || self.known.lock().get(&key);
         // What is known waits for nobody's compilation.
@@ -108,7 +125,7 @@ impl Runtime {
         if let Some(code) = is_known() {
             return Ok(code);
         }
-        let (linker, sealed, known) = (Arc::clone(&self.linker), self.sealed.clone(), Arc::clone(&self.known));
+        let (linker, known) = (Arc::clone(&self.linker), Arc::clone(&self.known));
         let compiled = self.pool.spawn_lengthy(move || {
             // Nobody may wait for it any more: it goes on, with its turn, and its code is kept for who asks again.
             let _turn = turn;
@@ -143,6 +160,11 @@ impl Runtime {
 
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The reactor whose timers serve an SSDlet that takes its first turn where it is started, if that is wanted.
+    pub(crate) fn starts_here(&self) -> Option<&Handle> {
+        self.reactor.get().filter(|_| self.options.starts_here)
     }
 
     pub(crate) fn ticking(&self) -> Ticking {

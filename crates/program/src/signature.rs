@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::COLUMNS_MAX;
+use arrow::datatypes::SchemaRef;
+
+use crate::arrow_port::check_stream;
+use crate::limits::{BATCH_BYTES_MAX, COLUMNS_MAX};
 
 /// The type of one column of a row. Numbers travel as little-endian bytes without padding, strings and bytes behind their
 /// length as `u32`.
@@ -81,6 +84,24 @@ pub enum Signature {
     Rows(Vec<Type>),
     /// Arrow record batches, all of one schema, each as an IPC stream of its own. As text: `arrow`.
     Arrow,
+}
+
+impl Signature {
+    /// Checks that bytes are a batch of this type. The error is a sentence that says what is wrong with them.
+    pub fn check(&self, batch: &[u8]) -> Result<(), String> {
+        self.checked(batch).map(|_| ())
+    }
+
+    /// The same, and the batch's schema where it has one.
+    pub(crate) fn checked(&self, batch: &[u8]) -> Result<Option<SchemaRef>, String> {
+        if batch.is_empty() || batch.len() > BATCH_BYTES_MAX {
+            return Err(format!("a batch has 1 to {BATCH_BYTES_MAX} bytes, not {}", batch.len()));
+        }
+        match self {
+            Self::Rows(types) => check_rows(types, batch).map(|_| None),
+            Self::Arrow => check_stream(batch).map(Some),
+        }
+    }
 }
 
 impl fmt::Display for Signature {

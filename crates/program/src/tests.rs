@@ -3,6 +3,7 @@
 mod aggregates;
 mod aggregates_guest;
 mod bytes;
+mod first_turns;
 mod functions;
 mod functions_guest;
 mod graphs;

@@ -159,7 +159,7 @@ fn link_time(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The longest sleep of a guest; one that asks for more wakes early, and may sleep again.
+/// A guest sleeps in parts of this length, each of which counts as run time when it is over.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Sleeps until the first of the clocks that a guest subscribes to. There is nothing else to wait for.
@@ -180,11 +180,18 @@ async fn sleep(
     let (clock, until, absolute) = (number_at(16, &asked) as u32, number_at(24, &asked), asked[40] & 1 == 1);
     let now = if clock == 0 { caller.data().services.now_ns() } else { origin.elapsed().as_nanos() as u64 };
     let wait = if absolute { until.saturating_sub(now) } else { until };
-    // A little more than what is left, so that sleeping ends as running does: by the limit, and not by waking again and again.
     let meter = std::sync::Arc::clone(&caller.data().meter);
-    let wait = Duration::from_nanos(wait).min(SLEEP_MAX).min(meter.left() + Duration::from_millis(1));
-    tokio::time::sleep(wait).await;
-    meter.slept(wait)?;
+    let mut left = Duration::from_nanos(wait);
+    loop {
+        // A little more than what is left, so that sleeping ends as running does: by the limit, and not by waking again and again.
+        let part = left.min(SLEEP_MAX).min(meter.left() + Duration::from_millis(1));
+        tokio::time::sleep(part).await;
+        meter.slept(part)?;
+        left -= part;
+        if left.is_zero() {
+            break;
+        }
+    }
     // The event: what the guest called its subscription, no error, and that it was a clock.
     asked[8..32].fill(0);
     write(&mut caller, "poll_oneoff", happened, &asked[..32])?;

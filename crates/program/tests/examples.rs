@@ -5,6 +5,7 @@ mod build;
 #[path = "build/functions.rs"]
 mod function_modules;
 mod functions;
+mod library;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -16,6 +16,9 @@ use crate::external::external;
 /// The memory of a call. The engine does not say which session an aggregate works for, so this much is no session's.
 const CALL_BYTES_MAX: usize = 128 << 20;
 
+/// The same for the results of all calls that give one array.
+const RESULT_BYTES_MAX: usize = 1 << 30;
+
 /// What an aggregate of the engine computes of a user's aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -100,15 +103,20 @@ impl Aggregator {
         })
     }
 
-    /// The results of states.
-    pub(crate) fn finish(&self, states: &ArrayRef, memory: &dyn Fn() -> Box<dyn GuestMemory>) -> Result<ArrayRef> {
-        self.call(|call| call.finish(states, memory))
+    /// The results of states, which count in `held` while there are more to come.
+    pub(crate) fn finish(
+        &self,
+        states: &ArrayRef,
+        memory: &dyn Fn() -> Box<dyn GuestMemory>,
+        held: &mut dyn GuestMemory,
+    ) -> Result<ArrayRef> {
+        self.call(|call| call.finish(states, memory, held))
     }
 
     /// What a step gives of states.
     pub(crate) fn given(&self, step: Step, states: ArrayRef) -> Result<ArrayRef> {
         match step {
-            Step::Whole => self.finish(&states, &call_memory),
+            Step::Whole => self.finish(&states, &call_memory, &mut AtMost::new(RESULT_BYTES_MAX)),
             Step::Part | Step::Merge => Ok(states),
         }
     }

@@ -65,7 +65,7 @@ impl ScalarUDFImpl for Finish {
         let states = states.to_array(args.number_rows)?;
         let states = if *states.data_type() == DataType::BinaryView { states } else { cast(&states, &DataType::BinaryView)? };
         let memory = CallMemory::of(self.of.called().name(), &args.config_options);
-        let results = self.of.finish(&Arc::clone(&states), &|| memory.counted())?;
+        let results = self.of.finish(&Arc::clone(&states), &|| memory.counted(), &mut *memory.counted())?;
         memory.held(results).map(ColumnarValue::Array)
     }
 }

@@ -6,6 +6,8 @@ use crate::rows::{ArrowBatch, Bytes, Column};
 use crate::abi;
 
 const ANSWER_BYTES: usize = 64 << 10;
+/// The most bytes that one call reads.
+const READ_BYTES_MAX: usize = 16 << 20;
 
 struct Handle(u32);
 
@@ -51,8 +53,16 @@ impl File {
 
     /// Reads at `offset`; fewer bytes than there is room for only at the end of the file.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
-        // SAFETY: the host writes into `into` only, and only during the call.
-        unsafe { abi::file_read(self.0.0, offset, into.as_mut_ptr(), into.len()) }
+        let mut done = 0;
+        for part in into.chunks_mut(READ_BYTES_MAX) {
+            // SAFETY: the host writes into `part` only, and only during the call.
+            let length = unsafe { abi::file_read(self.0.0, offset + done as u64, part.as_mut_ptr(), part.len()) };
+            done += length;
+            if length < part.len() {
+                break;
+            }
+        }
+        done
     }
 
     /// Reads in order; the drive reads ahead.

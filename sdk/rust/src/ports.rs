@@ -8,6 +8,8 @@ use crate::rows::Row;
 use crate::{abi, fail};
 
 const BATCH_BYTES: usize = 64 << 10;
+/// The most bytes of a batch.
+const BATCH_BYTES_MAX: usize = 16 << 20;
 
 type Shared = Rc<RefCell<OutputState>>;
 
@@ -27,17 +29,23 @@ struct OutputState {
 
 impl OutputState {
     fn flush(&mut self) -> bool {
-        while self.open && !self.bytes.is_empty() {
+        self.send(self.bytes.len())
+    }
+
+    /// Sends so many of the first bytes.
+    fn send(&mut self, length: usize) -> bool {
+        while self.open && length > 0 {
             // SAFETY: the host reads the bytes only, and only during the call.
-            match unsafe { abi::output_put(self.port, self.bytes.as_ptr(), self.bytes.len()) } {
+            match unsafe { abi::output_put(self.port, self.bytes.as_ptr(), length) } {
                 abi::AGAIN => {
                     end_dropped();
                     // SAFETY: the call takes no memory.
-                    unsafe { abi::output_wait(self.port, self.bytes.len()) }
+                    unsafe { abi::output_wait(self.port, length) }
                 }
                 put => {
                     self.open = put == 1;
-                    self.bytes.clear();
+                    self.bytes.drain(..if self.open { length } else { self.bytes.len() });
+                    break;
                 }
             }
         }
@@ -89,7 +97,12 @@ impl<T: Row> Output<T> {
         if !state.open {
             return false;
         }
+        let before = state.bytes.len();
         value.encode(&mut state.bytes);
+        if state.bytes.len() > BATCH_BYTES_MAX {
+            // A large row is a batch by itself: with those before it, it would be too large for one.
+            state.send(before);
+        }
         if T::IS_BATCH || state.bytes.len() >= BATCH_BYTES { state.flush() } else { state.open }
     }
 

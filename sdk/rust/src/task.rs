@@ -1,5 +1,7 @@
 //! [`Ssdlet`]: a task with its ports and arguments.
 
+use std::io::Write;
+
 use crate::ports::flush_all;
 use crate::rows::Column;
 use crate::{Bytes, File, Input, Output, Row, abi, fail};
@@ -123,4 +125,6 @@ pub fn run<T: Ssdlet>() {
         fail(&message);
     }
     flush_all();
+    // A line of text that no line feed has ended; a module that stays has no exit that would send it.
+    let _ = std::io::stdout().flush();
 }

@@ -17,7 +17,7 @@ pub(crate) enum LineFormat {
     /// Columns with tabs between them; a line of one text column is the text
     #[default]
     Text,
-    /// An array of values; bytes as base64. Rows of Arrow are objects
+    /// An array of values; bytes as base64, and numbers that JSON has not as the texts NaN, inf and -inf. Rows of Arrow are objects
     Json,
 }
 
@@ -44,8 +44,15 @@ impl Lines {
         for row in decode_rows(types, batch).map_err(damaged)? {
             match self.format {
                 LineFormat::Text => {
-                    let columns: Vec<String> = row.iter().map(ToString::to_string).collect();
-                    writeln!(out, "{prefix}{}", columns.join("\t"))?;
+                    for (column, value) in row.iter().enumerate() {
+                        out.write_all(if column == 0 { prefix } else { "\t" }.as_bytes())?;
+                        match value {
+                            // As they are: text of another encoding comes out as it went in.
+                            Value::Bytes(bytes) => out.write_all(bytes)?,
+                            value => write!(out, "{value}")?,
+                        }
+                    }
+                    writeln!(out)?;
                 }
                 LineFormat::Json => writeln!(out, "{prefix}{}", Json::from_iter(row.iter().map(to_json)))?,
             }
@@ -121,6 +128,7 @@ fn value(of: Type, json: &Json) -> Result<Value, String> {
         (Type::String, Json::String(text)) => Ok(Value::String(text.clone())),
         (Type::String | Type::Bytes, other) => Err(format!("expected a text, got {other}")),
         (of, Json::Number(_) | Json::Bool(_)) => Value::parse(of, &json.to_string()),
+        (Type::F32 | Type::F64, Json::String(text)) if matches!(&**text, "NaN" | "inf" | "-inf") => Value::parse(of, text),
         (of, other) => Err(format!("expected {of}, got {other}")),
     }
 }
@@ -136,6 +144,8 @@ fn to_json(value: &Value) -> Json {
         Value::U16(value) => json!(value),
         Value::U32(value) => json!(value),
         Value::U64(value) => json!(value),
+        Value::F32(value) if !value.is_finite() => json!(value.to_string()),
+        Value::F64(value) if !value.is_finite() => json!(value.to_string()),
         Value::F32(value) => json!(value),
         Value::F64(value) => json!(value),
         Value::String(value) => json!(value),
@@ -160,6 +170,15 @@ mod tests {
         there_and_back(LineFormat::Text, "string", &["a text\twith a tab", "", "é"]);
         there_and_back(LineFormat::Text, "string,u32,bool", &["a\t7\ttrue", "\t0\tfalse"]);
         there_and_back(LineFormat::Json, "string,i64,f64,bytes", &["[\"a\\tb\",-7,0.5,\"AP8=\"]"]);
+        there_and_back(LineFormat::Json, "f64,f32,f64", &["[\"NaN\",\"inf\",\"-inf\"]"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_come_out_as_they_are() {
+        let (mut batch, mut out) = (Vec::new(), Vec::new());
+        encode_row(&[Value::U8(7), Value::Bytes(vec![b'a', 0xff])], &mut batch);
+        Lines::of(LineFormat::Text, "u8,bytes").unwrap().write("0\t", &batch, &mut out).unwrap();
+        assert_eq!(out, b"0\t7\ta\xff\n");
     }
 
     #[test]

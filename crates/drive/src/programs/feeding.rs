@@ -19,13 +19,11 @@ use super::flow::Flow;
 use super::session::Application;
 use super::telling::Telling;
 
-/// Passes on what comes for inputs, one batch after the other, whatever their inputs. The end of all ends each.
-pub(super) async fn feed(application: Arc<Application>, writers: Vec<HostWriter>, inputs: PortInputs) {
-    let mut ports: Vec<Fed> = writers.into_iter().map(Fed::Open).collect();
-    if let Err(fault) = pass_all(&mut ports, inputs).await {
-        // Before the writers are dropped, which would look like the end of what came.
-        application.fail(fault);
-    }
+/// The inputs of an application whose ports have no windows: what comes for one waits for what came before it for another.
+pub(super) struct Queued {
+    pub(super) application: Arc<Application>,
+    /// What waits in outputs.
+    pub(super) outputs: Vec<HostQueue>,
 }
 
 /// An input of the host's.
@@ -36,30 +34,70 @@ enum Fed {
     Ended,
 }
 
-async fn pass_all(ports: &mut [Fed], mut inputs: PortInputs) -> Result<(), Fault> {
-    let count = ports.len();
-    while let Some(input) = inputs.next().await {
-        match input? {
-            PortInput::End { port } => *ports.get_mut(port as usize).ok_or_else(|| no_input(port, count))? = Fed::Ended,
-            PortInput::Batch { port, bytes } => {
-                let fed = ports.get_mut(port as usize).ok_or_else(|| no_input(port, count))?;
-                match fed {
-                    Fed::Ended => return Err(after_end(port)),
-                    Fed::Unread => {}
-                    Fed::Open(writer) => {
-                        if !writer.put(bytes.into()).await.map_err(program_fault)? {
-                            *fed = Fed::Unread;
+impl Queued {
+    /// Passes on what comes, one batch after the other, whatever their inputs. The end of all ends each.
+    pub(super) async fn feed(self, writers: Vec<HostWriter>, inputs: PortInputs) {
+        let mut ports: Vec<Fed> = writers.into_iter().map(Fed::Open).collect();
+        if let Err(fault) = self.pass_all(&mut ports, inputs).await {
+            // Before the writers are dropped, which would look like the end of what came.
+            self.application.fail(fault);
+        }
+    }
+
+    async fn pass_all(&self, ports: &mut [Fed], mut inputs: PortInputs) -> Result<(), Fault> {
+        let count = ports.len();
+        while let Some(input) = inputs.next().await {
+            match input? {
+                PortInput::End { port } => *ports.get_mut(port as usize).ok_or_else(|| no_input(port, count))? = Fed::Ended,
+                PortInput::Batch { port, bytes } => {
+                    let fed = ports.get_mut(port as usize).ok_or_else(|| no_input(port, count))?;
+                    match fed {
+                        Fed::Ended => return Err(after_end(port)),
+                        Fed::Unread => {}
+                        Fed::Open(writer) => {
+                            if !self.put(port, writer, bytes).await? {
+                                *fed = Fed::Unread;
+                            }
                         }
                     }
                 }
-            }
-            PortInput::Taken { port, .. } | PortInput::Unread { port } => {
-                let what = format!("the application was started without windows, and output {port} was said to have one");
-                return Err(Fault::new(Blame::User, what));
+                PortInput::Taken { port, .. } | PortInput::Unread { port } => {
+                    let what = format!("the application was started without windows, and output {port} was said to have one");
+                    return Err(Fault::new(Blame::User, what));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Puts a batch. False if nobody reads any more. Fails where it would wait for ever: what the SSDlets wait for comes behind it.
+    async fn put(&self, port: u32, writer: &HostWriter, batch: Bytes) -> Result<bool, Fault> {
+        let mut putting = pin!(writer.put(batch.into()));
+        let mut before = None;
+        loop {
+            if let Either::Left((put, _)) = select(putting.as_mut(), pin!(tokio::time::sleep(IDLE_LOOK))).await {
+                return put.map_err(program_fault);
+            }
+            let waits = self.stuck();
+            if let Some(waits) = &waits
+                && before.as_ref() == Some(waits)
+            {
+                let what = format!("input {port} is full, and no SSDlet takes from it: {waits}, which comes later");
+                return Err(
+                    Fault::new(Blame::User, what).hint("send the rows of the inputs in the order in which they are taken")
+                );
+            }
+            before = waits;
+        }
+    }
+
+    /// Who waits for what, if no SSDlet can go on without the host, and the host has nothing to take.
+    fn stuck(&self) -> Option<String> {
+        let waits = self.application.running.idle()?;
+        let are_taken = self.outputs.iter().all(HostQueue::is_empty);
+        // What the host took just now may be what an SSDlet waited for.
+        (are_taken && self.application.running.idle().as_ref() == Some(&waits)).then_some(waits)
+    }
 }
 
 fn no_input(port: u32, count: usize) -> Fault {

@@ -12,6 +12,8 @@ mod services;
 mod session;
 mod starting;
 mod telling;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;

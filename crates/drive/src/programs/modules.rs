@@ -32,32 +32,40 @@ pub(super) struct KnownModule {
     module: Arc<Module>,
 }
 
+/// What becomes of the compiled code of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The store has it for the next process.
+    Stored,
+    /// It is in memory only: the drive does not keep the module, so that nothing would ever delete its code.
+    Nothing,
+}
+
 impl Programs {
     /// Checks, compiles and keeps a module: see [`pithead_door::Door::load_module`].
     pub(crate) async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
         self.applications.shutdown().check()?;
         check_module(&request)?;
         let sha256 = hex(&Sha256::digest(&request.bytes));
-        if let Some(same) = same_module(&request, &sha256, self.about(request.name.clone()).await?.as_ref())? {
+        if let Some(same) = self.before(&request.name).await?.same(&request, &sha256)? {
             return Ok(same);
         }
-        let module = self.compiled(&request.name, request.bytes.clone()).await?;
+        let module = self.compiled(&request.name, request.bytes.clone(), Keep::Stored).await?;
         // Compilation takes long, and the modules may have changed meanwhile.
         let _turn = self.changing.lock().await;
-        let before = self.about(request.name.clone()).await?;
-        if let Some(same) = same_module(&request, &sha256, before.as_ref())? {
+        let before = self.before(&request.name).await?;
+        if let Some(same) = before.same(&request, &sha256)? {
             return Ok(same);
         }
-        let version = before.as_ref().map_or(0, |before| before.version);
         let about = StoredModule {
             name: request.name,
-            version: version + 1,
+            version: before.version + 1,
             bytes: request.bytes.len() as u64,
             sha256,
             loaded_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             ssdlets: module.declared().iter().map(described).collect(),
         };
-        let batch = writes(&about, before.as_ref(), request.bytes)?;
+        let batch = writes(&about, before, request.bytes)?;
         let store = Arc::clone(&self.storage.store);
         self.resources.workers.blocking(move || store.write(batch, Durability::Through)).await??;
         self.know(&about, module);
@@ -77,7 +85,7 @@ impl Programs {
         self.applications.shutdown().check()?;
         check_module_name(&name)?;
         let _turn = self.changing.lock().await;
-        if self.about(name.clone()).await?.is_none() {
+        if !self.before(&name).await?.is_there() {
             return Ok(false);
         }
         let batch = vec![Write::delete(about_key(&name)), Write::delete(module_key(&name))];
@@ -105,7 +113,7 @@ impl Programs {
         if hex(&Sha256::digest(&bytes)) != about.sha256 {
             return Err(Fault::new(Blame::Conflict, format!("the module {name} was replaced meanwhile")).hint("try again"));
         }
-        let module = self.compiled(name, bytes).await?;
+        let module = self.compiled(name, bytes, Keep::Stored).await?;
         self.know(&about, Arc::clone(&module));
         Ok(module)
     }
@@ -116,11 +124,21 @@ impl Programs {
     }
 
     /// A module from its bytes, compiled unless the drive has compiled the same bytes before.
-    pub(super) async fn compiled(&self, name: &str, bytes: Bytes) -> Result<Arc<Module>, Fault> {
+    pub(super) async fn compiled(&self, name: &str, bytes: Bytes, keep: Keep) -> Result<Arc<Module>, Fault> {
         // What declares its SSDlets runs for nobody yet.
         let services: Arc<dyn Services> =
             Arc::new(DriveServices::new(Arc::clone(&self.storage), Arc::clone(&self.resources), Arc::new(ReadsNothing)));
-        self.runtime().await?.load(name, bytes, &services).await.map_err(program_fault)
+        let runtime = self.runtime().await?;
+        let loaded = match keep {
+            Keep::Stored => runtime.load(name, bytes, &services).await,
+            Keep::Nothing => runtime.load_once(name, bytes, &services).await,
+        };
+        loaded.map_err(program_fault)
+    }
+
+    async fn before(&self, name: &str) -> Result<Before, Fault> {
+        let (store, name) = (Arc::clone(&self.storage.store), name.to_owned());
+        self.resources.workers.blocking(move || Before::read(&*store, &name)).await?
     }
 
     async fn about(&self, name: String) -> Result<Option<StoredModule>, Fault> {
@@ -147,15 +165,58 @@ impl Programs {
     }
 }
 
-/// The module that is loaded by this name already, if it is the same. Another one has to be replaced on purpose.
-fn same_module(request: &LoadModule, sha256: &str, before: Option<&StoredModule>) -> Result<Option<StoredModule>, Fault> {
-    match before {
-        Some(before) if before.sha256 == sha256 => Ok(Some(before.clone())),
-        Some(_) if !request.replace => {
-            let what = format!("another module is loaded as {}", request.name);
-            Err(Fault::new(Blame::Conflict, what).hint("`pithead program load --replace` puts this one in its place"))
+/// What the store has under a module's name.
+struct Before {
+    about_version: Option<Version>,
+    module_version: Option<Version>,
+    /// The number of the one that is there; 0: none is.
+    version: u64,
+    /// None: there is none, or it is damaged.
+    about: Option<StoredModule>,
+    /// Of the bytes that are there; none where they are damaged.
+    sha256: Option<String>,
+}
+
+impl Before {
+    /// It blocks.
+    fn read(store: &dyn Store, name: &str) -> Result<Self, Fault> {
+        let version = |key: Key| Ok::<_, Fault>(store.entry(&key)?.map(|entry| entry.version));
+        let (about_version, module_version) = (version(about_key(name))?, version(module_key(name))?);
+        let about = store.get(&about_key(name)).map_err(Fault::from);
+        let about = undamaged(about.and_then(|found| found.map(|(value, _)| parse(name, &value)).transpose()))?;
+        let module = undamaged(store.get(&module_key(name)).map_err(Fault::from))?;
+        let sha256 = module.map(|(bytes, _)| hex(&Sha256::digest(&bytes)));
+        let number = |version: &Version| std::str::from_utf8(version).ok().and_then(|text| text.parse().ok());
+        let numbers = [&about_version, &module_version].into_iter().flatten().filter_map(number);
+        let version = numbers.max().unwrap_or(0);
+        Ok(Self { about_version, module_version, version, about, sha256 })
+    }
+
+    fn is_there(&self) -> bool {
+        self.about_version.is_some() || self.module_version.is_some()
+    }
+
+    /// The module that is loaded by this name already, if it is the same and whole. Another one has to be replaced on purpose.
+    fn same(&self, request: &LoadModule, sha256: &str) -> Result<Option<StoredModule>, Fault> {
+        match &self.about {
+            Some(about) if about.sha256 == sha256 => Ok(Some(about.clone()).filter(|_| self.sha256.as_deref() == Some(sha256))),
+            _ if !self.is_there() || request.replace => Ok(None),
+            about => {
+                let what = match about {
+                    Some(_) => format!("another module is loaded as {}", request.name),
+                    None => format!("a module is loaded as {}, and what is said of it is damaged", request.name),
+                };
+                Err(Fault::new(Blame::Conflict, what).hint("`pithead program load --replace` puts this one in its place"))
+            }
         }
-        _ => Ok(None),
+    }
+}
+
+/// Nothing where there is only something damaged.
+fn undamaged<T>(read: Result<Option<T>, Fault>) -> Result<Option<T>, Fault> {
+    match read {
+        Err(fault) if fault.blame == Blame::Corrupt => Ok(None),
+        read => read,
     }
 }
 
@@ -168,29 +229,34 @@ fn module_key(name: &str) -> Key {
 }
 
 /// Both writes, if the module is still what it was before.
-fn writes(about: &StoredModule, before: Option<&StoredModule>, bytes: Bytes) -> Result<Vec<Write>, Fault> {
+fn writes(about: &StoredModule, before: Before, bytes: Bytes) -> Result<Vec<Write>, Fault> {
     let json = serde_json::to_vec(about).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
-    let version = |version: u64| Version::from(version.to_string());
-    let expected = before.map_or(Expected::Absent, |before| Expected::Version(version(before.version)));
-    let put = |key, value: Bytes| {
-        let version = version(about.version);
-        Write::Put(Put { version, expected: expected.clone(), ..Put::forced(key, value) })
+    let put = |key, value: Bytes, before: Option<Version>| {
+        let version = Version::from(about.version.to_string());
+        Write::Put(Put { version, expected: before.map_or(Expected::Absent, Expected::Version), ..Put::forced(key, value) })
     };
-    Ok(vec![put(about_key(&about.name), json.into()), put(module_key(&about.name), bytes)])
+    let about_put = put(about_key(&about.name), json.into(), before.about_version);
+    Ok(vec![about_put, put(module_key(&about.name), bytes, before.module_version)])
 }
 
 fn parse(name: &str, value: &[u8]) -> Result<StoredModule, Fault> {
     serde_json::from_slice(value)
         .map_err(|error| Fault::new(Blame::Corrupt, format!("what is said of the module {name} is damaged: {error}")))
+        .map_err(|fault| fault.hint("load it again: `pithead program load --replace`"))
 }
 
-/// The descriptions of all modules. It blocks.
+/// The descriptions of all modules, without those that are damaged. It blocks.
 fn all_about(store: &dyn Store) -> Result<Vec<StoredModule>, Fault> {
     let mut all = Vec::new();
     for entry in store.list(ABOUT_PREFIX.as_bytes())? {
-        // A module that was deleted meanwhile is left out.
-        let Some((value, _)) = store.get(&entry.key)? else { continue };
-        all.push(parse(&String::from_utf8_lossy(&entry.key[ABOUT_PREFIX.len()..]), &value)?);
+        let name = String::from_utf8_lossy(&entry.key[ABOUT_PREFIX.len()..]);
+        let read = store.get(&entry.key).map_err(Fault::from);
+        match read.and_then(|found| found.map(|(value, _)| parse(&name, &value)).transpose()) {
+            // One that was deleted meanwhile is left out.
+            Ok(about) => all.extend(about),
+            Err(fault) if fault.blame == Blame::Corrupt => tracing::warn!(%fault, "a module is left out"),
+            Err(fault) => return Err(fault),
+        }
     }
     Ok(all)
 }

@@ -13,7 +13,7 @@ use pithead_model::{Blame, Fault};
 use pithead_program::{HostReader, HostWriter, ProgramError};
 use pithead_sched::{AbortOnDrop, Class};
 
-use super::feeding::{Room, Windows, feed};
+use super::feeding::{Queued, Room, Windows};
 use super::flow::Flow;
 use super::session::Application;
 use super::telling::Telling;
@@ -50,7 +50,10 @@ pub(super) fn run(
     let events = stream::select_all(outputs).chain(finished).boxed();
     let (pool, feeding) = (Arc::clone(workers.pool()), Arc::clone(&application));
     let (feeder, events) = match room {
-        None => (pool.spawn(Class::Foreground, feed(feeding, writers, inputs)), events),
+        None => {
+            let queued = Queued { application: feeding, outputs: queues };
+            (pool.spawn(Class::Foreground, queued.feed(writers, inputs)), events)
+        }
         Some(room) => {
             let (telling, received) = (Arc::new(Telling::default()), AtomicU64::new(0));
             let told = Arc::clone(&telling);

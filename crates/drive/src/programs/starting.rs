@@ -14,6 +14,7 @@ use pithead_program::{Argument, ArgumentType, HostReader, HostWriter, Limits, Mo
 use super::Programs;
 use super::faults::program_fault;
 use super::feeding::Room;
+use super::modules::Keep;
 use super::running::{HostPorts, run};
 use super::services::DriveServices;
 use super::session::Application;
@@ -50,7 +51,7 @@ impl Programs {
         reads: Arc<dyn Reads>,
     ) -> Result<ApplicationRun, Fault> {
         check_application(&request)?;
-        let module = self.compiled(&request.name, module).await?;
+        let module = self.compiled(&request.name, module, Keep::Nothing).await?;
         let modules = vec![module; request.ssdlets.len()];
         self.start(request, &modules, inputs, reads).await
     }

@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 use super::batch::{MemoryOf, time_of};
 use super::frame::{Frame, Groups, text_bytes};
 use super::module::FunctionModule;
-use super::run::run;
+use super::run::{GuestMemory, run};
 use super::{ACCUMULATE_PREFIX, CALL_ROWS_MAX, CALL_TEXT_BYTES_MAX, COMBINE_PREFIX, FINISH_PREFIX};
 use crate::budget::size;
 
@@ -76,20 +76,23 @@ impl AggregateCall<'_> {
         self.add(COMBINE_PREFIX, std::slice::from_ref(others), group_of, states, memory)
     }
 
-    /// The results of states; that of NULL is the result of no row.
-    pub fn finish(&self, states: &ArrayRef, memory: MemoryOf<'_>) -> Result<ArrayRef, String> {
+    /// The results of states; that of NULL is the result of no row. The results of each call count in `held` as soon as they are
+    /// there.
+    pub fn finish(&self, states: &ArrayRef, memory: MemoryOf<'_>, held: &mut dyn GuestMemory) -> Result<ArrayRef, String> {
         self.check_name()?;
         let count = states.len();
         if count > 1 && (count > CALL_ROWS_MAX || text_bytes(states) > CALL_TEXT_BYTES_MAX) {
             let halves = [states.slice(0, count / 2), states.slice(count / 2, count - count / 2)];
-            let [first, second] = halves.map(|half| self.finish(&half, memory));
-            let (first, second) = (first?, second?);
+            let first = self.finish(&halves[0], memory, held)?;
+            let second = self.finish(&halves[1], memory, held)?;
             return arrow::compute::concat(&[first.as_ref(), second.as_ref()]).map_err(|error| error.to_string());
         }
         let states = std::slice::from_ref(states);
         let frame = Frame::new(states, count, self.returns, false)?;
         let export = format!("{FINISH_PREFIX}{}", self.export);
-        run(self.module, memory(), time_of(count), |running| running.call_on(&export, &frame))
+        let results = run(self.module, memory(), time_of(count), |running| running.call_on(&export, &frame))?;
+        held.grow(results.get_array_memory_size())?;
+        Ok(results)
     }
 
     /// Calls each part with no row, so that an aggregate that takes other types can say so, and finishes no row.
@@ -100,7 +103,7 @@ impl AggregateCall<'_> {
             self.call(prefix, columns, &[], &none, memory)?;
         }
         let one = GroupStates { states: vec![None], ..GroupStates::default() }.take(1);
-        self.finish(&one, memory).map(drop)
+        self.finish(&one, memory, &mut *memory()).map(drop)
     }
 
     fn add(

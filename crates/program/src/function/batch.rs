@@ -34,16 +34,31 @@ impl FunctionCall<'_> {
         if rows == 0 {
             return Ok(new_empty_array(self.returns));
         }
-        let texts: usize = arguments.iter().map(text_bytes).sum();
-        let at_once = if texts > CALL_TEXT_BYTES_MAX { (rows / 2).clamp(1, CALL_ROWS_MAX) } else { CALL_ROWS_MAX };
+        match at_once(arguments, rows) {
+            all if rows <= all => self.call(arguments, rows, memory),
+            _ => self.parts(arguments, rows, memory, &mut *memory()),
+        }
+    }
+
+    /// The results of several calls. Each of them counts in `held` as soon as it is there.
+    fn parts(
+        &self,
+        arguments: &[ArrayRef],
+        rows: usize,
+        memory: MemoryOf<'_>,
+        held: &mut dyn GuestMemory,
+    ) -> Result<ArrayRef, String> {
+        let at_once = at_once(arguments, rows);
         if rows <= at_once {
-            return self.call(arguments, rows, memory);
+            let part = self.call(arguments, rows, memory)?;
+            held.grow(part.get_array_memory_size())?;
+            return Ok(part);
         }
         let mut parts = Vec::with_capacity(rows.div_ceil(at_once));
         for first in (0..rows).step_by(at_once) {
             let count = at_once.min(rows - first);
             let slice: Vec<ArrayRef> = arguments.iter().map(|array| array.slice(first, count)).collect();
-            parts.push(self.rows(&slice, count, memory)?);
+            parts.push(self.parts(&slice, count, memory, held)?);
         }
         let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
         concat(&parts).map_err(|error| error.to_string())
@@ -74,6 +89,12 @@ impl FunctionCall<'_> {
         let export = format!("{EXPORT_PREFIX}{}", self.export);
         run(self.module, memory(), time_of(rows), |running| running.call_on(&export, &frame))
     }
+}
+
+/// How many of the rows the next calls take, each.
+fn at_once(arguments: &[ArrayRef], rows: usize) -> usize {
+    let texts: usize = arguments.iter().map(text_bytes).sum();
+    if texts > CALL_TEXT_BYTES_MAX { (rows / 2).clamp(1, CALL_ROWS_MAX) } else { CALL_ROWS_MAX }
 }
 
 /// What a call over so many rows may take.

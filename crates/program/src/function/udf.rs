@@ -223,7 +223,9 @@ pub(super) fn one_batch(answer: &[u8]) -> Result<RecordBatch, String> {
 
 /// The error of a row that failed. `results`: how many columns are before those of errors.
 pub(super) fn refuse_errors(batch: &RecordBatch, results: usize) -> Result<(), String> {
-    let errors = batch.column_by_name("error").filter(|_| batch.num_columns() > results);
+    let fields = batch.schema_ref().fields();
+    let place = (results..fields.len()).find(|place| fields[*place].name() == "error");
+    let errors = place.map(|place| batch.column(place));
     match errors.and_then(|errors| errors.as_string_opt::<i32>()).and_then(|errors| errors.iter().flatten().next()) {
         Some(error) => Err(message(error)),
         None => Ok(()),
@@ -244,4 +246,25 @@ fn message(text: &str) -> String {
     let text: String =
         text.chars().take(MESSAGE_BYTES_MAX).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     if text.is_empty() { "it failed without a message".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringArray;
+
+    use super::*;
+
+    /// The results of a function that is called `error` itself are in a column of that name.
+    #[test]
+    fn only_columns_behind_the_results_have_errors() {
+        let texts = |text: Option<&str>| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+        let batch = |error: Option<&str>| {
+            let schema =
+                Schema::new(vec![Field::new("error", DataType::Utf8, true), Field::new("error", DataType::Utf8, true)]);
+            RecordBatch::try_new(Arc::new(schema), vec![texts(Some("a result")), texts(error)]).unwrap()
+        };
+        assert_eq!(refuse_errors(&batch(None), 1), Ok(()));
+        assert_eq!(refuse_errors(&batch(Some("it is wrong")), 1), Err("it is wrong".to_owned()));
+        assert_eq!(refuse_errors(&batch(None).project(&[0]).unwrap(), 1), Ok(()));
+    }
 }

@@ -45,7 +45,7 @@ fn results_are_those_of_the_rows_in_one_piece_and_in_many() {
     }
     let mut whole = states(1_000);
     total.accumulate(std::slice::from_ref(&numbers), &groups, &mut whole, &memory).unwrap();
-    let result = total.finish(&whole.all(), &memory).unwrap();
+    let result = total.finish(&whole.all(), &memory, &mut *memory()).unwrap();
     assert_eq!(result.as_primitive::<Int64Type>().values().to_vec(), wanted);
     // Groups without a row have no state.
     assert_eq!(whole.all().null_count(), 1_000 - groups.iter().collect::<std::collections::HashSet<_>>().len());
@@ -59,11 +59,14 @@ fn results_are_those_of_the_rows_in_one_piece_and_in_many() {
         total.combine(&part.take(1_000), &all, &mut merged, &memory).unwrap();
         assert!(part.is_empty() && part.size() < 100_000);
     }
-    assert_eq!(&total.finish(&merged.all(), &memory).unwrap(), &result);
+    assert_eq!(&total.finish(&merged.all(), &memory, &mut *memory()).unwrap(), &result);
     // The first groups go, and the others take their places.
     let first = merged.take(10);
-    assert_eq!(total.finish(&first, &memory).unwrap().as_primitive::<Int64Type>().values(), &wanted[..10]);
-    assert_eq!(total.finish(&merged.all(), &memory).unwrap().as_primitive::<Int64Type>().values(), &wanted[10..]);
+    assert_eq!(total.finish(&first, &memory, &mut *memory()).unwrap().as_primitive::<Int64Type>().values(), &wanted[..10]);
+    assert_eq!(
+        total.finish(&merged.all(), &memory, &mut *memory()).unwrap().as_primitive::<Int64Type>().values(),
+        &wanted[10..]
+    );
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn a_hostile_aggregate_says_what_it_did() {
     let mut garbled = states(3);
     let garbles = call(&module, "a_garbles");
     garbles.accumulate(std::slice::from_ref(&numbers), &groups, &mut garbled, &memory).unwrap();
-    let said = garbles.finish(&garbled.all(), &memory).unwrap_err();
+    let said = garbles.finish(&garbled.all(), &memory, &mut *memory()).unwrap_err();
     assert!(said.contains("it does not like tha"), "{said}");
     let said = garbles.combine(&garbled.all(), &[0, 0, 0], &mut states(1), &memory).unwrap_err();
     assert!(said.contains("it does not like tha"), "{said}");
@@ -109,7 +112,7 @@ fn states_are_counted_and_grow_by_so_much_over_a_batch() {
     }
     let first = kept.take(2_000);
     assert!(first.len() == 2_000 && kept.size() < (1_000 << 16) + (1 << 20), "what was taken counts no more");
-    assert_eq!(fat.finish(&first, &memory).unwrap().as_primitive::<Int64Type>().values()[1_999], 7);
+    assert_eq!(fat.finish(&first, &memory, &mut *memory()).unwrap().as_primitive::<Int64Type>().values()[1_999], 7);
     // More than the engine could look away from.
     let (numbers, groups) = one(0, 4_200);
     let said = fat.accumulate(&[numbers], &groups, &mut states(4_200), &memory).unwrap_err();
@@ -127,4 +130,16 @@ fn an_aggregate_is_checked_before_it_is_made() {
     assert!(said.contains("it does not export the function pithead_combine_total"), "{said}");
     let said = compile(&text.replace("pithead_function_mix", "pithead_function_total")).unwrap_err();
     assert!(said.contains("a function and an aggregate that are both named total"), "{said}");
+}
+
+/// They counted once all calls were over.
+#[test]
+fn results_count_as_they_come() {
+    let module = guest();
+    let total = call(&module, "total");
+    let (numbers, groups) = rows(30_000, 30_000);
+    let mut whole = states(30_000);
+    total.accumulate(&[numbers], &groups, &mut whole, &memory).unwrap();
+    assert_eq!(total.finish(&whole.all(), &memory, &mut AtMost(100_000)).unwrap_err(), "the session has no more");
+    assert_eq!(total.finish(&whole.all(), &memory, &mut AtMost(1 << 20)).unwrap().len(), 30_000);
 }

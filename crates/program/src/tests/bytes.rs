@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, StringArray};
+use arrow::array::{Int32Array, Int64Array, StringArray};
+use arrow::ipc::root_as_message;
+use arrow::ipc::writer::StreamWriter;
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
@@ -197,4 +199,68 @@ fn compressed_record_batches_are_refused() {
     writer.write(&batch()).unwrap();
     let error = check_stream(&writer.into_inner().unwrap()).unwrap_err();
     assert_eq!(error, "its Arrow record batch is compressed; ports take it uncompressed");
+}
+
+/// A stream of two columns, and where the places of their buffers are written in it: 16 bytes for each.
+fn two_columns() -> (Vec<u8>, std::ops::Range<usize>) {
+    let numbers = || Arc::new(Int32Array::from((0..1000).collect::<Vec<_>>()));
+    let bytes = to_ipc(&RecordBatch::try_from_iter([("a", numbers() as _), ("b", numbers() as _)]).unwrap()).unwrap().to_vec();
+    let length = |at: usize| u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+    let at = 8 + length(0);
+    let message = root_as_message(&bytes[at + 8..at + 8 + length(at)]).unwrap();
+    let buffers = message.header_as_record_batch().unwrap().buffers().unwrap();
+    let from = buffers.bytes().as_ptr() as usize - bytes.as_ptr() as usize;
+    let places = from..from + buffers.bytes().len();
+    (bytes, places)
+}
+
+/// Each of a thousand columns was the same fifteen megabytes, and Arrow's reader took a copy of each.
+#[test]
+fn buffers_neither_overlap_nor_lie_askew() {
+    let (bytes, places) = two_columns();
+    assert!(check_stream(&bytes).is_ok() && places.len() == 4 * 16, "{places:?}");
+    let data = [1, 3].map(|buffer| places.start + buffer * 16);
+    let patched = |at: usize, offset: i64, length: i64| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&offset.to_le_bytes());
+        bytes[at + 8..at + 16].copy_from_slice(&length.to_le_bytes());
+        bytes
+    };
+    for (at, offset, length) in
+        [(data[0], 1, 4000), (data[1], 8, 8000), (data[1], -8, 8), (data[0], 0, -8), (data[1], i64::MAX - 7, 8)]
+    {
+        let wrong = patched(at, offset, length);
+        let error = check_stream(&wrong).unwrap_err();
+        assert!(
+            error.starts_with(&format!("it is no Arrow IPC stream: a buffer of {length} bytes at {offset} in a ")),
+            "{error}"
+        );
+        assert!(channel("arrow").check(&wrong).is_err() && crate::from_ipc(&wrong).is_err());
+    }
+}
+
+#[test]
+fn a_batch_of_a_port_is_one_record_batch_with_rows() {
+    let stream = |batches: &[RecordBatch]| {
+        let mut writer = StreamWriter::try_new(Vec::new(), &batch().schema()).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.into_inner().unwrap()
+    };
+    let error = |batches: &[RecordBatch]| check_stream(&stream(batches)).unwrap_err();
+    assert!(check_stream(&stream(&[batch()])).is_ok());
+    assert_eq!(error(&[]), "it is a stream of 0 record batches; a batch of a port is one");
+    assert_eq!(error(&[batch(), batch()]), "it is a stream of 2 record batches; a batch of a port is one");
+    assert_eq!(error(&[batch().slice(0, 0)]), "its record batch has no row; a batch of a port has one at least");
+    assert_eq!(crate::from_ipc(&stream(&[batch(), batch()])).unwrap().len(), 2);
+}
+
+#[test]
+fn a_schema_has_so_many_fields() {
+    let of = |fields: usize| {
+        let one = Arc::new(Int32Array::from(vec![1])) as arrow::array::ArrayRef;
+        let columns = (0..fields).map(|field| (format!("f{field}"), Arc::clone(&one)));
+        to_ipc(&RecordBatch::try_from_iter(columns).unwrap()).unwrap()
+    };
+    assert!(check_stream(&of(4096)).is_ok());
+    assert_eq!(check_stream(&of(4097)).unwrap_err(), "its schema has more than 4096 fields, nested ones counted");
 }

@@ -73,6 +73,18 @@ fn texts_come_and_go() {
     assert_eq!(&call("same", &[texts(&many)], &DataType::Utf8View, false).unwrap(), &texts(&many));
 }
 
+/// They counted once all calls were over, by when they could be any number of times what the session has.
+#[test]
+fn results_of_several_calls_count_as_they_come() {
+    let long = "0123456789abcdef".repeat(1 << 12);
+    let many: ArrayRef = Arc::new((0..600).map(|row| Some(&long[row..])).collect::<StringViewArray>());
+    let module = compile(&module()).unwrap();
+    let same = FunctionCall { module: &module, export: "same", returns: &DataType::Utf8View, called_on_null: false };
+    let within = |bytes: usize| same.rows(&[Arc::clone(&many)], 600, &|| Box::new(AtMost(bytes))).map(|results| results.len());
+    assert_eq!(within(24 << 20), Err("the session has no more".to_owned()));
+    assert_eq!(within(64 << 20), Ok(600));
+}
+
 #[test]
 fn no_rows_need_no_call() {
     assert_eq!(call("traps", &[numbers([])], &DataType::Int64, false).unwrap().len(), 0);

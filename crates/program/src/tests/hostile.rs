@@ -259,7 +259,8 @@ fn modules_that_are_none_or_ask_for_what_is_not_there() {
                  drive's release";
     assert_eq!(of(&text.replace("pithead_abi_1", "pithead_abi_2")), other);
     let unknown = "it imports env.system, which does not exist. Modules may import from pithead and wasi_snapshot_preview1; \
-                   docs/reference/program-abi.md lists the calls";
+                   docs/reference/program-abi.md lists the calls. hint: a function was not found when it was linked; C++ needs \
+                   -fno-exceptions";
     assert_eq!(of(&text.replacen("(module", "(module (import \"env\" \"system\" (func))", 1)), unknown);
     let wrong = of(&text
         .replacen("\"input_wait\" (func $input_wait (param i32))", "\"input_wait\" (func $input_wait (param i64))", 1)
@@ -276,7 +277,8 @@ fn modules_that_do_harm_while_they_declare() {
         refused(wat::parse_str(text).expect("a module"))
     };
     let prefix = "while it declared its SSDlets, ";
-    assert_eq!(describing(""), format!("{prefix}it declares no SSDlet"));
+    let hint = "in C++ a line RegisterSSDlet(id, Class) declares one, in Rust register!, in Go ssdlet.New";
+    assert_eq!(describing(""), format!("{prefix}it declares no SSDlet. hint: {hint}"));
     let time = "its application has run for longer than the 2s of processor time that it may take";
     assert_eq!(describing("(loop $again (br $again))"), format!("{prefix}{time}"));
     assert_eq!(describing("unreachable"), format!("{prefix}it gave up (it reached an `unreachable` instruction)"));
@@ -301,6 +303,26 @@ fn endless_sleep() {
         application.start().unwrap();
         let error = application.wait().await.unwrap_err().to_string();
         assert!(error.ends_with(cause), "{error}");
+    });
+}
+
+/// It ended after a second, and neither C++ nor Rust sleeps again.
+#[test]
+fn a_long_sleep_is_slept_to_its_end() {
+    let module = r#"(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))"#;
+    block_on(async {
+        let place = TestBed::new();
+        let body = "(i32.store (i32.const 16) (i32.const 1)) (i64.store (i32.const 24) (i64.const 1300000000))
+            (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))";
+        let text = guest(&["name sleeps\n"], body).replacen("(module", &format!("(module {module}"), 1);
+        let module = place.load(&text).await.unwrap();
+        let application = place.application(Limits::default());
+        application.ssdlet(&module, "sleeps", &[]).await.unwrap();
+        let began = Instant::now();
+        application.start().unwrap();
+        application.wait().await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(1300), "{:?}", began.elapsed());
+        assert!(application.run_time() >= Duration::from_millis(1300));
     });
 }
 

@@ -166,6 +166,34 @@ fn a_dataset_comes_as_record_batches() {
     assert!(block_on(run(&place, "arrow", &body, "none")).unwrap_err().ends_with("SSDlet reads: name reads"), "it is missing");
 }
 
+/// A batch that was larger than a call could not be read at all.
+#[test]
+fn large_batches_of_a_dataset_come_in_parts() {
+    let place = place_with(b"x");
+    let rows = 3 << 20;
+    let numbers = Arc::new((0..rows).collect::<Int64Array>()) as _;
+    let batch = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
+    let file = fs::File::create(place.folder.path().join("large.arrow")).unwrap();
+    let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch.slice(0, 0)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let services = FolderServices::new(place.folder.path()).unwrap();
+    let (came, held) = block_on(async {
+        let mut dataset = services.dataset("large", &[]).await.unwrap();
+        let (mut came, mut held) = (Vec::new(), 0);
+        while let Some(part) = dataset.next().await.unwrap() {
+            assert!(part.len() < 5 << 20 && check_stream(&part).is_ok());
+            came.extend(crate::from_ipc(&part).unwrap());
+            held = held.max(dataset.held_bytes());
+        }
+        (came, held)
+    });
+    assert_eq!(came.iter().map(RecordBatch::num_rows).sum::<usize>(), rows as usize);
+    assert_eq!(arrow::compute::concat_batches(&batch.schema(), &came).unwrap(), batch);
+    assert!(held > 16 << 20 && held < 24 << 20, "{held}");
+}
+
 /// Services whose files are in memory, as those of drives are, and that remember what was logged.
 #[derive(Debug, Default)]
 struct InMemory {
@@ -290,6 +318,17 @@ impl CodeStore for MemoryCodeStore {
     fn save(&self, key: &[u8; 32], sealed: &[u8]) {
         self.saved.lock().insert(*key, sealed.to_vec());
     }
+}
+
+#[test]
+fn code_of_a_module_that_nobody_keeps_is_not_saved() {
+    let kept = Arc::new(MemoryCodeStore::default());
+    let services: Arc<dyn Services> = Arc::new(InMemory::default());
+    let bytes = wat::parse_str(guest(&["name once\n"], "")).unwrap();
+    let store = Arc::clone(&kept) as Arc<dyn CodeStore>;
+    let runtime = Runtime::with_code_store(pool(), RuntimeOptions::default(), store, Secret([1; 32])).unwrap();
+    let module = block_on(runtime.load_once("once.wasm", bytes.into(), &services)).unwrap();
+    assert_eq!((module.declared()[0].name.as_str(), kept.saved.lock().len()), ("once", 0));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn aggregate(module: &FunctionModule, export: &str, rows: &ArrayRef, returns: &D
     let mut one = GroupStates::default();
     one.resize(1);
     call.combine(&states.take(parts), &vec![0; parts], &mut one, &memory).unwrap();
-    call.finish(&one.all(), &memory).unwrap()
+    call.finish(&one.all(), &memory, &mut *memory()).unwrap()
 }
 
 #[test]

@@ -55,7 +55,14 @@ class File {
 
     // Reads up to `length` bytes at `offset`; fewer only at the end of the file.
     size_t read(uint64_t offset, void* into, size_t length) const {
-        return abi::pithead_file_read(handle_.get(), offset, into, static_cast<uint32_t>(length));
+        size_t done = 0;
+        while (done < length) {
+            const auto part = static_cast<uint32_t>(std::min(length - done, detail::kCallBytesMax));
+            const uint32_t got = abi::pithead_file_read(handle_.get(), offset + done, static_cast<char*>(into) + done, part);
+            done += got;
+            if (got < part) break;
+        }
+        return done;
     }
 
     // The places where patterns begin, found by the drive without a copy of the file's bytes. Calls `found` for each in order.

@@ -75,17 +75,17 @@ class SSD {
     detail::Owned<PitheadSsd, pithead_ssd_close> handle_;
 };
 
-class SSDlet;
-
-// An output port of an SSDlet.
+// An output port of an SSDlet, which it may outlive.
 struct Output {
-    const SSDlet* ssdlet;
+    PitheadApplication* application;
+    int32_t ssdlet;
     uint32_t port;
 };
 
-// An input port of an SSDlet.
+// An input port of an SSDlet, which it may outlive.
 struct Input {
-    const SSDlet* ssdlet;
+    PitheadApplication* application;
+    int32_t ssdlet;
     uint32_t port;
 };
 
@@ -205,8 +205,8 @@ class SSDlet {
     SSDlet(Application& application, module_id_t module, const std::string& name)
         : SSDlet(application, module, name, std::tuple<>()) {}
 
-    Input in(uint32_t port) const { return {this, port}; }
-    Output out(uint32_t port) const { return {this, port}; }
+    Input in(uint32_t port) const { return {application_, number_, port}; }
+    Output out(uint32_t port) const { return {application_, number_, port}; }
 
     PitheadApplication* application() const { return application_; }
     int32_t number() const { return number_; }
@@ -231,18 +231,17 @@ class SSDlet {
 using SSDLet = SSDlet;
 
 inline void Application::connect(const Output& from, const Input& to) {
-    detail::checked(pithead_connect(from.ssdlet->application(), from.ssdlet->number(), from.port, to.ssdlet->application(),
-                                    to.ssdlet->number(), to.port));
+    detail::checked(pithead_connect(from.application, from.ssdlet, from.port, to.application, to.ssdlet, to.port));
 }
 
 template <typename T>
 Reader<T> Application::connectTo(const Output& from) {
-    return Reader<T>(pithead_reader_new(handle(), from.ssdlet->number(), from.port, detail::Row<T>::types().c_str()));
+    return Reader<T>(pithead_reader_new(handle(), from.ssdlet, from.port, detail::Row<T>::types().c_str()));
 }
 
 template <typename T>
 Writer<T> Application::connectTo(const Input& to) {
-    return Writer<T>(pithead_writer_new(handle(), to.ssdlet->number(), to.port, detail::Row<T>::types().c_str()));
+    return Writer<T>(pithead_writer_new(handle(), to.ssdlet, to.port, detail::Row<T>::types().c_str()));
 }
 
 }  // namespace pithead

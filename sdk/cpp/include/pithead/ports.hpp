@@ -16,6 +16,8 @@ namespace pithead {
 namespace detail {
 
 inline constexpr size_t kBatchBytes = 64 << 10;
+// The most bytes of a batch, and of what one call reads.
+inline constexpr size_t kCallBytesMax = 16 << 20;
 
 class OutputState {
   public:
@@ -26,18 +28,17 @@ class OutputState {
     bool is_full() const { return buffer_.size() >= kBatchBytes; }
 
     // Sends what was gathered. False if nobody reads any more.
-    bool flush() {
-        while (open_ && !buffer_.empty()) {
-            const auto length = static_cast<uint32_t>(buffer_.size());
-            const int32_t put = abi::pithead_output_put(port_, buffer_.data(), length);
-            if (put == abi::kAgain) {
-                abi::pithead_output_wait(port_, length);
-                continue;
-            }
-            open_ = put == 1;
-            buffer_.clear();
-        }
+    bool flush() { return send(buffer_.size()); }
+
+    // Sends so many of the first bytes. False if nobody reads any more.
+    bool send(size_t bytes) {
+        while (!try_send(bytes)) abi::pithead_output_wait(port_, static_cast<uint32_t>(bytes));
         return open_;
+    }
+
+    // Ends the stream if there is room for what was gathered.
+    void try_close() {
+        if (try_send(buffer_.size())) close();
     }
 
     void close() {
@@ -49,6 +50,16 @@ class OutputState {
     bool is_open() const { return open_; }
 
   private:
+    // False if there is no room now.
+    bool try_send(size_t bytes) {
+        if (!open_ || bytes == 0) return true;
+        const int32_t put = abi::pithead_output_put(port_, buffer_.data(), static_cast<uint32_t>(bytes));
+        if (put == abi::kAgain) return false;
+        open_ = put == 1;
+        buffer_.drop_front(open_ ? bytes : buffer_.size());
+        return true;
+    }
+
     uint32_t port_;
     bool open_ = true;
     Buffer buffer_;
@@ -132,7 +143,10 @@ class OutputPort {
     // Waits while the connection is full. False once nobody reads any more, or it was closed: the value is dropped then.
     bool put(const T& value) {
         if (!state_->is_open()) return false;
+        const size_t before = state_->buffer().size();
         detail::Row<T>::encode(value, state_->buffer());
+        // A large row is a batch by itself: with those before it, it would be too large for one.
+        if (state_->buffer().size() > detail::kCallBytesMax) state_->send(before);
         if (std::is_same_v<T, ArrowBatch> || state_->is_full()) return state_->flush();
         return state_->is_open();
     }

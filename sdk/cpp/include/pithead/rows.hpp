@@ -2,6 +2,10 @@
 // programs alike.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "pithead needs C++20: compile with -std=c++20"
+#endif
+
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -40,6 +44,11 @@ class Buffer {
     size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
     void clear() { size_ = 0; }
+    // Takes off so many of the first bytes.
+    void drop_front(size_t bytes) {
+        size_ -= bytes;
+        if (size_ > 0) std::memmove(data_.get(), data_.get() + bytes, size_);
+    }
 
   private:
     void grow(size_t bytes) {

@@ -12,6 +12,7 @@
 //     RegisterSSDlet(idDoubler, Doubler)
 #pragma once
 
+#include <cstdio>
 #include <functional>
 
 #include "files.hpp"
@@ -150,19 +151,23 @@ class SSDLet {
         for (uint32_t port = 0; port < Inputs::count; ++port) {
             inputs_.push_back(std::make_unique<detail::InputState>(port, outputs_));
         }
-        std::vector<uint8_t> bytes(abi::pithead_arguments(nullptr, 0));
-        abi::pithead_arguments(bytes.data(), static_cast<uint32_t>(bytes.size()));
-        detail::Cursor cursor{bytes.data(), bytes.data() + bytes.size()};
+        argument_bytes_.resize(abi::pithead_arguments(nullptr, 0));
+        abi::pithead_arguments(argument_bytes_.data(), static_cast<uint32_t>(argument_bytes_.size()));
+        detail::Cursor cursor{argument_bytes_.data(), argument_bytes_.data() + argument_bytes_.size()};
         std::apply([&](auto&... values) { (detail::take_argument(cursor, values), ...); }, arguments_);
     }
 
     void end() {
-        for (auto& output : outputs_) output->flush();
+        // Those that have to wait come last: whoever reads the others gets their end.
+        for (auto& output : outputs_) output->try_close();
+        for (auto& output : outputs_) output->close();
     }
 
   private:
     std::vector<std::unique_ptr<detail::OutputState>> outputs_;
     std::vector<std::unique_ptr<detail::InputState>> inputs_;
+    // Arguments that are views are of these.
+    std::vector<uint8_t> argument_bytes_;
     typename Arguments::tuple arguments_;
 };
 
@@ -180,6 +185,8 @@ __attribute__((export_name("pithead_describe"), used)) inline void pithead_descr
 
 __attribute__((export_name("pithead_run"), used)) inline int32_t pithead_run(uint32_t number) {
     pithead::detail::registry().at(number).run();
+    // A line of text that no line feed has ended; a module that stays has no exit that would send it.
+    std::fflush(nullptr);
     return 0;
 }
 

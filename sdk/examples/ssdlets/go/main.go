@@ -43,6 +43,9 @@ func run() error {
 		into.count++
 		into.sum += value
 	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
 	return put(groups)
 }
 
