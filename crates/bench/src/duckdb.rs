@@ -107,3 +107,16 @@ pub(crate) fn create_tables(
 pub(crate) fn missing() -> String {
     QUERIES.missing()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A regression: of a query with many rows a third of the time was that of Python, which made objects of them.
+    #[test]
+    fn queries_end_with_rows_as_arrow() {
+        for script in [QUERIES, LINEITEM] {
+            assert!(script.text.contains(".to_arrow_table()") && !script.text.contains("fetchall"), "{}", script.text);
+        }
+    }
+}

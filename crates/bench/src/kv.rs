@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::drives::DriveProcess;
 use crate::machine::Machine;
 use crate::tables::io;
+use crate::timing::Spread;
 use clients::{Server, Work, measure};
 use redis::Redis;
 use report::KvReport;
@@ -27,6 +28,10 @@ const SIZES: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
 const CONNECTIONS: [usize; 2] = [1, 16];
 /// Keys of each connection, which it puts and gets again and again.
 const KEYS: u64 = 16;
+/// What is measured beside the bare medium.
+const BESIDE_MEDIUM: (Operation, usize, usize) = (Operation::PutThrough, SIZES[2], CONNECTIONS[1]);
+/// How often, in turns: the pace of a medium changes from one second to the next, and both must meet the same.
+const TURNS: usize = 3;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -88,14 +93,19 @@ pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
     let ours = Server::Kinetic { port, process: drive.id() };
     for (operation, value_bytes, connections) in all() {
         let work = Work { operation, value_bytes, connections, seconds: options.seconds };
-        report.measured.push(measure(ours, work).await?);
+        if (operation, value_bytes, connections) == BESIDE_MEDIUM {
+            let (measured, medium_mb_s) = beside_medium(ours, work, &place.0).await?;
+            report.measured.push(measured);
+            report.medium_mb_s = medium_mb_s;
+        } else {
+            report.measured.push(measure(ours, work).await?);
+        }
         if let Some(redis) = &redis {
             redis.durable(operation == Operation::PutThrough).await?;
             report.measured.push(measure(redis.server(), work).await?);
         }
     }
     report.loopback_mb_s = bare::loopback_mb_s(options.seconds)?;
-    report.medium_mb_s = bare::medium_mb_s(&place.0, CONNECTIONS[1], options.seconds)?;
     report.under_queries = Some(queries::measure(ours, &drive, options).await?);
     drive.stop()?;
     drop(redis);
@@ -106,6 +116,17 @@ pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
         std::fs::write(path, text + "\n").map_err(|error| io(path, &error))?;
     }
     Ok(())
+}
+
+/// The drive's run in the middle, and the middle of the bare medium's megabytes a second by as many writers.
+async fn beside_medium(server: Server, work: Work, folder: &Path) -> Result<(Measured, f64), Fault> {
+    let (mut measured, mut medium) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        measured.push(measure(server, work).await?);
+        medium.push(bare::medium_mb_s(folder, work.connections, work.seconds)?);
+    }
+    measured.sort_by(|a, b| a.mb_s.total_cmp(&b.mb_s));
+    Ok((measured.swap_remove(TURNS / 2), Spread::of(medium).median))
 }
 
 /// All measurements. Puts come first, so that there is something to get.

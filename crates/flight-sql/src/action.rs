@@ -82,7 +82,8 @@ impl FlightSql {
 
     /// Keeps a prepared statement; what the client is told of it.
     fn keep(&self, caller: &Caller, prepared: Prepared) -> Result<Bytes, Refused> {
-        let prepared = Arc::new(prepared);
+        let is_tight = self.statements.would_be_half_full(caller.owner(), prepared.bytes());
+        let prepared = Arc::new(if is_tight { prepared.without_plan() } else { prepared });
         let dataset_schema = match &prepared.schema {
             Some(schema) => schema_bytes(schema)?,
             None => Bytes::new(),

@@ -46,7 +46,7 @@ pub fn command(bytes: &[u8]) -> Result<Command, Status> {
 pub(crate) type Messages = BoxStream<'static, Result<FlightData, Status>>;
 
 impl FlightSql {
-    /// Says where the answer to a command is. A statement that has no rows is done by then.
+    /// Says where the answer to a command is. A statement that changes something is done by then.
     pub(crate) async fn info(
         &self,
         caller: &Caller,
@@ -77,6 +77,12 @@ impl FlightSql {
             Ready::Rows(asked) => {
                 let schema = Arc::clone(&asked.schema);
                 (schema, self.tickets.keep(caller.owner(), asked.bytes, asked)?, -1)
+            }
+            Ready::Returning(returning) => {
+                // Without a place for the rows nothing is changed.
+                let place = self.tickets.reserve(caller.owner(), returning.bytes())?;
+                let asked = returning.run(|bytes| place.count(bytes)).await?;
+                (Arc::clone(&asked.schema), place.keep(asked), -1)
             }
             Ready::Done(changed) => (Arc::new(Schema::empty()), NOTHING, i64::try_from(changed).unwrap_or(i64::MAX)),
         };
@@ -120,6 +126,11 @@ impl FlightSql {
                 let prepared = self.prepared(caller, &query.prepared_statement_handle)?;
                 match prepared.ready().await? {
                     Ready::Rows(asked) => self.answer(caller, asked, None).await,
+                    Ready::Returning(returning) => {
+                        let place = self.tickets.reserve(caller.owner(), returning.bytes())?;
+                        let asked = returning.run(|bytes| place.count(bytes)).await?;
+                        self.answer(caller, asked, None).await
+                    }
                     Ready::Done(_) => Ok(self.nothing()),
                 }
             }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pithead_entry::Identity;
-use pithead_host::{Client, Host, Session};
+use pithead_host::{Client, Host, Session, is_set};
 use pithead_model::{Blame, Fault};
 use tonic::Request;
 use tonic::metadata::{KeyAndValueRef, MetadataMap};
@@ -131,8 +131,7 @@ async fn made(host: &Host, caller: &Caller) -> Result<Session, Fault> {
 
 /// Refuses SET, as the host tells it: it would change a session that other calls share.
 pub(crate) fn refuse_set(sql: &str) -> Result<(), Fault> {
-    let first = sql.split_whitespace().next().unwrap_or_default();
-    if !first.eq_ignore_ascii_case("set") {
+    if !is_set(sql) {
         return Ok(());
     }
     let fault = Fault::new(Blame::Unsupported, "SET changes nothing over Flight SQL, whose calls need not be of one session");
@@ -160,10 +159,10 @@ mod tests {
 
     #[test]
     fn set_is_refused_and_nothing_else() {
-        for set in ["SET a = 1", " \n set time zone 'UTC'", "set\ta to b"] {
+        for set in ["SET a = 1", " \n set time zone 'UTC'", "set\ta to b", "-- why\n/* because */ SET a = 1;"] {
             assert!(refuse_set(set).is_err(), "{set}");
         }
-        for other in ["SELECT 1", "settle", "", "SHOW ALL", "UPDATE t SET a = 1"] {
+        for other in ["SELECT 1", "settle", "", "SHOW ALL", "UPDATE t SET a = 1", "-- set a\nSELECT 1"] {
             assert!(refuse_set(other).is_ok(), "{other}");
         }
     }

@@ -47,12 +47,64 @@ struct KeptValue<T> {
     used: Instant,
     /// Whether somebody has come with its handle.
     is_known: bool,
-    value: T,
+    /// None: its place is reserved, and it is not there yet.
+    value: Option<T>,
 }
 
 impl<T> KeptValue<T> {
     fn is_over(&self, limits: &Limits) -> bool {
-        self.used.elapsed() >= if self.is_known { limits.idle } else { limits.idle_at_first }
+        self.value.is_some() && self.used.elapsed() >= if self.is_known { limits.idle } else { limits.idle_at_first }
+    }
+}
+
+/// A place for something that is being made. Dropping it makes the place free again.
+#[derive(Debug)]
+pub(crate) struct Place<'a, T> {
+    store: &'a HandleStore<T>,
+    owner: Owner,
+    handle: Handle,
+}
+
+impl<T> Place<'_, T> {
+    /// Counts what is to be kept here: so many bytes by now. A fault: all of it together is more than may be kept. It is counted all the
+    /// same, so that there is less room for others.
+    pub(crate) fn count(&self, bytes: usize) -> Result<(), Fault> {
+        let mut entries = self.store.entries.lock();
+        if let Some(entry) = entries.get_mut(&self.handle) {
+            entry.bytes = bytes;
+        }
+        self.store.check(&entries, self.owner, &self.handle, bytes)
+    }
+
+    /// Keeps it, which is never refused. Its handle.
+    pub(crate) fn keep(self, value: T) -> Bytes {
+        if let Some(entry) = self.store.entries.lock().get_mut(&self.handle) {
+            (entry.used, entry.value) = (Instant::now(), Some(value));
+        }
+        Bytes::copy_from_slice(&self.handle)
+    }
+}
+
+impl<T> Drop for Place<'_, T> {
+    fn drop(&mut self) {
+        let mut entries = self.store.entries.lock();
+        if entries.get(&self.handle).is_some_and(|entry| entry.value.is_none()) {
+            entries.remove(&self.handle);
+        }
+    }
+}
+
+/// How many entries there are, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    count: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
@@ -64,12 +116,29 @@ impl<T> HandleStore<T> {
 
     /// Keeps something of so many bytes. Its handle.
     pub(crate) fn keep(&self, owner: Owner, bytes: usize, value: T) -> Result<Bytes, Fault> {
+        self.enter(owner, bytes, Some(value)).map(|handle| Bytes::copy_from_slice(&handle))
+    }
+
+    /// Reserves a place for something of so many bytes that is made next, and that must be kept then.
+    pub(crate) fn reserve(&self, owner: Owner, bytes: usize) -> Result<Place<'_, T>, Fault> {
+        let handle = self.enter(owner, bytes, None)?;
+        Ok(Place { store: self, owner, handle })
+    }
+
+    fn enter(&self, owner: Owner, bytes: usize, value: Option<T>) -> Result<Handle, Fault> {
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| !entry.is_over(&self.limits));
         let handle: Handle = rand::random();
         self.check(&entries, owner, &handle, bytes)?;
         entries.insert(handle, KeptValue { owner, bytes, used: Instant::now(), is_known: false, value });
-        Ok(Bytes::copy_from_slice(&handle))
+        Ok(handle)
+    }
+
+    /// Whether something of so many bytes more would take over half of the bytes that there are.
+    pub(crate) fn would_be_half_full(&self, owner: Owner, bytes: usize) -> bool {
+        let (own, all) = sums(&self.entries.lock(), owner, None);
+        let over_half = |kept: Kept, most: usize| kept.bytes.saturating_add(bytes) > most / 2;
+        over_half(own, self.limits.bytes_each) || over_half(all, self.limits.bytes_all)
     }
 
     /// Counts something that is kept anew, since it is to have so many bytes from now on. Where that would be too many, nothing changes.
@@ -86,20 +155,12 @@ impl<T> HandleStore<T> {
 
     /// Whether an entry of so many bytes fits beside all others.
     fn check(&self, entries: &HashMap<Handle, KeptValue<T>>, owner: Owner, handle: &Handle, bytes: usize) -> Result<(), Fault> {
-        let (mut count, mut sum, mut count_all, mut sum_all) = (0, bytes, 0, bytes);
-        for (_, entry) in entries.iter().filter(|(other, _)| *other != handle) {
-            count_all += 1;
-            sum_all = sum_all.saturating_add(entry.bytes);
-            if entry.owner == owner {
-                count += 1;
-                sum = sum.saturating_add(entry.bytes);
-            }
-        }
+        let (own, others_too) = sums(entries, owner, Some(handle));
         let Limits { each, bytes_each, all, bytes_all, idle, .. } = self.limits;
-        if count >= each || sum > bytes_each {
+        if own.count >= each || own.bytes.saturating_add(bytes) > bytes_each {
             return Err(self.full(&format!("{each} of them, or {bytes_each} bytes, are kept for one identity"), idle));
         }
-        if count_all >= all || sum_all > bytes_all {
+        if others_too.count >= all || others_too.bytes.saturating_add(bytes) > bytes_all {
             return Err(self.full(&format!("{all} of them, or {bytes_all} bytes, are kept for all clients together"), idle));
         }
         Ok(())
@@ -117,11 +178,11 @@ impl<T> HandleStore<T> {
         let key = Handle::try_from(handle).ok();
         let is_there = key.is_some_and(|key| self.find(&entries, owner, &key).is_some());
         let taken = key.filter(|_| is_there).and_then(|key| entries.remove(&key));
-        taken.map(|entry| entry.value).ok_or_else(|| self.absent())
+        taken.and_then(|entry| entry.value).ok_or_else(|| self.absent())
     }
 
     fn find<'a>(&self, entries: &'a HashMap<Handle, KeptValue<T>>, owner: Owner, key: &Handle) -> Option<&'a KeptValue<T>> {
-        entries.get(key).filter(|entry| entry.owner == owner && !entry.is_over(&self.limits))
+        entries.get(key).filter(|entry| entry.owner == owner && entry.value.is_some() && !entry.is_over(&self.limits))
     }
 
     fn absent(&self) -> Refused {
@@ -133,12 +194,24 @@ impl<T> HandleStore<T> {
     }
 }
 
+/// What there is of an owner, and of all, beside one of them.
+fn sums<T>(entries: &HashMap<Handle, KeptValue<T>>, owner: Owner, beside: Option<&Handle>) -> (Kept, Kept) {
+    let (mut own, mut all) = (Kept::default(), Kept::default());
+    for (_, entry) in entries.iter().filter(|(handle, _)| Some(*handle) != beside) {
+        all.add(entry.bytes);
+        if entry.owner == owner {
+            own.add(entry.bytes);
+        }
+    }
+    (own, all)
+}
+
 impl<T: Clone> HandleStore<T> {
     /// What is kept under a handle; from now on it stays for as long again.
     pub(crate) fn get(&self, owner: Owner, handle: &[u8]) -> Result<T, Refused> {
         let mut entries = self.entries.lock();
         let key = Handle::try_from(handle).map_err(|_| self.absent())?;
-        let value = self.find(&entries, owner, &key).map(|entry| entry.value.clone()).ok_or_else(|| self.absent())?;
+        let value = self.find(&entries, owner, &key).and_then(|entry| entry.value.clone()).ok_or_else(|| self.absent())?;
         if let Some(entry) = entries.get_mut(&key) {
             (entry.used, entry.is_known) = (Instant::now(), true);
         }
@@ -191,6 +264,27 @@ mod tests {
         std::thread::sleep(Duration::from_millis(10));
         assert!(short.get(None, &handle).is_err());
         short.keep(None, 0, 0).unwrap();
+    }
+
+    /// A regression: rows of RETURNING were refused for want of a place once their statement was done.
+    #[test]
+    fn what_has_a_place_is_kept_whatever_it_has_become() {
+        let kept =
+            HandleStore::new("ticket", Limits { each: 1, idle: Duration::ZERO, idle_at_first: Duration::ZERO, ..LIMITS });
+        let place = kept.reserve(Some(1), 10).unwrap();
+        assert_eq!(kept.reserve(Some(1), 0).unwrap_err().blame, Blame::Limit, "before anything is done");
+        assert!(place.count(100).is_ok() && place.count(101).is_err());
+        assert!(kept.take(Some(1), &place.handle).is_err(), "it is not there yet");
+        assert!(kept.would_be_half_full(Some(1), 0) && !kept.would_be_half_full(Some(2), 1));
+        assert_eq!(place.keep("mine").len(), 32);
+        let kept = HandleStore::new("ticket", LIMITS);
+        let place = kept.reserve(Some(1), 10).unwrap();
+        place.count(2_000).unwrap_err();
+        let handle = place.keep("mine");
+        assert!(kept.keep(Some(1), 1, "more").is_err() && kept.keep(Some(2), 1, "more").is_err(), "it is counted");
+        assert_eq!(kept.take(Some(1), &handle).unwrap(), "mine");
+        drop(kept.reserve(Some(1), 100).unwrap());
+        kept.keep(Some(1), 100, "more").unwrap();
     }
 
     /// Sessions of clients that keep no cookies stayed for a day, until there was room for no others.

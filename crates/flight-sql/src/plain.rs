@@ -76,6 +76,13 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(Fault::bug)
 }
 
+/// Bytes that columns take in memory, about.
+pub(crate) fn schema_held_bytes(schema: &Schema) -> usize {
+    /// What a column takes beside its name.
+    const FIELD_BYTES: usize = 250;
+    schema.fields().iter().map(|field| FIELD_BYTES + field.name().len()).sum()
+}
+
 /// A schema as messages carry it.
 pub(crate) fn schema_bytes(schema: &Schema) -> Result<Bytes, Fault> {
     let message = IpcMessage::try_from(SchemaAsIpc::new(schema, &Default::default())).map_err(Fault::bug)?;

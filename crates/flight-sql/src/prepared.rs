@@ -9,7 +9,7 @@ use pithead_model::Fault;
 
 use crate::caller::{Caller, refuse_set};
 use crate::error::Refused;
-use crate::plain::answer_schema;
+use crate::plain::{answer_schema, schema_held_bytes};
 use crate::statement::{self, Ready};
 use crate::values::{Values, nulls, parameter_schema};
 
@@ -69,7 +69,15 @@ impl Prepared {
 
     /// Bytes that it keeps without values, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.sql.len() + self.plan_bytes
+        let columns = self.schema.iter().chain([&self.parameters]).map(|schema| schema_held_bytes(schema)).sum::<usize>();
+        self.sql.len() + self.plan_bytes + columns + self.planned.as_ref().map_or(0, |planned| planned.bytes())
+    }
+
+    /// The same without its plan, where it can be planned anew each time that it runs.
+    #[must_use]
+    pub(crate) fn without_plan(self) -> Prepared {
+        let planned = self.planned.filter(|_| self.plan_bytes > 0);
+        Prepared { planned, ..self }
     }
 
     /// From now on it runs with the rights that its caller has now.
@@ -119,5 +127,31 @@ impl Prepared {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_door::Door;
+    use pithead_fakes::FakeDoor;
+    use pithead_host::{Host, HostOptions};
+
+    use super::*;
+
+    /// A regression: a statement was counted as its text, and kept plans over thousands of columns.
+    #[tokio::test]
+    async fn plans_are_counted_and_can_be_left_out() {
+        let drive: Arc<dyn Door> = FakeDoor::new(1);
+        let host = Host::connect(vec![drive], HostOptions::default()).await.unwrap();
+        let session = Arc::new(host.session());
+        let columns: Vec<String> = (0..300).map(|number| format!("c{number} BIGINT")).collect();
+        session.run(&format!("CREATE TABLE wide ({})", columns.join(", "))).await.unwrap();
+        let prepared = Prepared::new(session, "SELECT * FROM wide").await.unwrap();
+        let bytes = prepared.bytes();
+        let Ok(Ready::Rows(query)) = prepared.ready().await else { panic!("it is a query") };
+        assert!(bytes > 100_000 && query.bytes > 100_000, "{bytes} {}", query.bytes);
+        let lean = prepared.without_plan();
+        assert!(lean.planned.is_none() && lean.bytes() < bytes / 2, "{} of {bytes}", lean.bytes());
+        assert!(matches!(lean.ready().await, Ok(Ready::Rows(_))), "it is planned when it runs");
     }
 }

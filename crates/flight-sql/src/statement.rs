@@ -11,7 +11,7 @@ use pithead_model::Fault;
 
 use crate::caller::{Caller, refuse_set};
 use crate::error::Refused;
-use crate::plain::{answer_schema, conform};
+use crate::plain::{answer_schema, conform, schema_held_bytes};
 use crate::values::{Values, column_names};
 
 /// What bound rows are called as a table; no dataset's name has a blank.
@@ -39,12 +39,20 @@ pub(crate) struct PlannedQuery {
 pub(crate) enum Ready {
     /// Its rows can be fetched.
     Rows(PlannedQuery),
+    /// It changes something, and its rows tell of that: see [`Returning`].
+    Returning(Returning),
     /// It has none, and is done: so many rows it inserted, deleted or changed.
     Done(u64),
 }
 
-/// Makes a statement ready. A query is planned; any other statement is run at once, since clients may never fetch what has no rows, and
-/// need not fetch those of RETURNING.
+/// A statement that changes something and says RETURNING. Nothing is changed yet: there has to be a place for its rows first.
+pub(crate) struct Returning {
+    query: PlannedQuery,
+    /// Rows of values that it runs for.
+    runs: usize,
+}
+
+/// Makes a statement ready. A query is planned; one that has no rows is run at once, since clients may never fetch these.
 /// `planned`: its plan, where it has no placeholders and was planned before.
 pub(crate) async fn ready(
     session: Arc<Session>,
@@ -59,18 +67,50 @@ pub(crate) async fn ready(
         (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
-    let (schema, mut bytes) = (answer_schema(schema), sql.len() + values.bytes());
-    let mut written = None;
-    if first.writes() {
-        values.check()?;
-        let mut rows: Vec<RecordBatch> = first.run(&session).await?.rows.try_collect().await?;
-        for values in more.by_ref() {
-            rows.extend(session.run_with(sql, &values?).await?.rows.try_collect::<Vec<_>>().await?);
-        }
-        bytes += rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-        written = Some(rows);
+    let schema = answer_schema(schema);
+    let bytes = values.bytes() + first.bytes() + schema_held_bytes(&schema);
+    let writes = first.writes();
+    let more = Box::new(more);
+    let query = PlannedQuery { session, first, sql: sql.to_owned(), more, written: None, schema, bytes };
+    if !writes {
+        return Ok(Ready::Rows(query));
     }
-    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more: Box::new(more), written, schema, bytes }))
+    values.check()?;
+    Ok(Ready::Returning(Returning { query, runs: values.rows().max(1) }))
+}
+
+impl Returning {
+    /// Bytes that it keeps before it runs, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.query.bytes
+    }
+
+    /// Runs it, at once, since clients need not fetch the rows. `count` is told after each run how many bytes are kept by then. Where it
+    /// refuses that, there are no further runs; the rows of the last one are kept whatever it says.
+    pub(crate) async fn run(self, count: impl Fn(usize) -> Result<(), Fault>) -> Result<PlannedQuery, Refused> {
+        let Returning { mut query, runs } = self;
+        let mut rows: Vec<RecordBatch> = query.first.run(&query.session).await?.rows.try_collect().await?;
+        let mut done = 1;
+        loop {
+            let bytes = query.bytes + rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+            let counted = count(bytes);
+            let Some(values) = query.more.next() else {
+                query.bytes = bytes;
+                break;
+            };
+            let partly = |fault: Fault| {
+                fault.at(format_args!(
+                    "the statement was run for the first {done} of {runs} rows of values, and not for the others"
+                ))
+            };
+            counted.map_err(partly)?;
+            let answer = query.session.run_with(&query.sql, &values?).await.map_err(partly)?;
+            rows.extend(answer.rows.try_collect::<Vec<_>>().await.map_err(partly)?);
+            done += 1;
+        }
+        query.written = Some(rows);
+        Ok(query)
+    }
 }
 
 impl PlannedQuery {

@@ -271,10 +271,10 @@ impl Followed {
     }
 
     /// Ends it. What it has at drives is closed at once, unless an operator has the thread: then as soon as that comes to a pause. One
-    /// that has sent what it changes goes on.
-    pub fn cancel(&self) {
+    /// that has sent what it changes goes on. Whether it ends.
+    pub fn cancel(&self) -> bool {
         if !self.commitment.cancel(cancelled_by_another()) {
-            return;
+            return false;
         }
         self.cancel.send_replace(true);
         let rows = self.run.lock().rows.clone();
@@ -282,6 +282,7 @@ impl Followed {
         if let Some(mut rows) = rows.as_ref().and_then(|rows| rows.try_lock()) {
             *rows = futures::stream::empty().boxed();
         }
+        true
     }
 
     /// Whether somebody cancelled it.
@@ -339,7 +340,7 @@ pub(crate) fn cancelled_by_another() -> Fault {
 }
 
 /// A text whose URLs have neither a user with a password nor what follows `?`: a signature may be in it.
-fn without_secrets(text: &str) -> Cow<'_, str> {
+pub(crate) fn without_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains("://") {
         return Cow::Borrowed(text);
     }
@@ -440,7 +441,7 @@ mod tests {
         let rows: SharedRows = Arc::new(Mutex::new(futures::stream::pending().boxed()));
         followed.gives(&rows);
         let answer = unless_cancelled(Some(Arc::clone(&followed)), std::future::pending::<Result<(), Fault>>());
-        followed.cancel();
+        assert!(followed.cancel());
         assert_eq!(answer.await.unwrap_err().blame, Blame::Cancelled);
         let mut rows = std::mem::replace(&mut *rows.lock(), futures::stream::pending().boxed());
         assert!(rows.next().await.is_none());
@@ -455,7 +456,7 @@ mod tests {
         followed.gives(&rows);
         let answer = unless_cancelled(Some(Arc::clone(&followed)), async {
             commitment.send()?;
-            followed.cancel();
+            assert!(!followed.cancel());
             tokio::task::yield_now().await;
             Ok(1)
         });

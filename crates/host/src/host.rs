@@ -116,11 +116,23 @@ impl Host {
         loaded
     }
 
-    /// The same files for a statement, while it can be cancelled.
-    pub(crate) async fn load_of(&self, commitment: &Arc<Commitment>, spec: LoadSpec) -> Result<LoadReport, Fault> {
-        let loaded = self.loader_of(commitment).load(spec, Arc::new(|_| ())).await;
+    /// The same files for who may want to cancel it: that can be done by dropping this until [`Commitment::cancel`] says that it is too
+    /// late.
+    #[boxed]
+    pub async fn load_until(
+        &self,
+        commitment: &Arc<Commitment>,
+        spec: LoadSpec,
+        progress: Arc<dyn Fn(LoadProgress) + Send + Sync>,
+    ) -> Result<LoadReport, Fault> {
+        let loaded = self.loader_of(commitment).load(spec, progress).await;
         self.metrics().loaded(&loaded);
         loaded
+    }
+
+    /// The same files for a statement, while it can be cancelled.
+    pub(crate) async fn load_of(&self, commitment: &Arc<Commitment>, spec: LoadSpec) -> Result<LoadReport, Fault> {
+        self.load_until(commitment, spec, Arc::new(|_| ())).await
     }
 
     /// The same batches for who wants to know whether they may be visible after a fault, or to cancel that before they are sent.

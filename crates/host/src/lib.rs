@@ -101,6 +101,7 @@ pub use repeated::ORIGIN;
 pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
+pub use statement::is_set;
 pub use sub_plans::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use written_plans::WrittenPlan;
 

@@ -62,6 +62,11 @@ impl QueryPlan {
             && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 
+    /// Bytes that its plans take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        plan_bytes(&self.plan) + self.optimised.as_deref().map_or(0, plan_bytes)
+    }
+
     /// Optimises the plan, and keeps that for the next time that the statement runs.
     pub(crate) fn optimise(&mut self, state: &SessionState) -> Result<Arc<LogicalPlan>, Fault> {
         let optimised = Arc::new(state.optimize(&self.plan).map_err(fault_from_datafusion)?);
@@ -70,6 +75,24 @@ impl QueryPlan {
         }
         Ok(optimised)
     }
+}
+
+/// Bytes that a plan takes, about: its nodes, their columns, and the parts of their expressions.
+fn plan_bytes(plan: &LogicalPlan) -> usize {
+    const NODE_BYTES: usize = 1_000;
+    const COLUMN_BYTES: usize = 150;
+    const PART_BYTES: usize = 300;
+    let mut bytes = 0;
+    let _ = plan.apply_with_subqueries(|node| {
+        bytes += NODE_BYTES + COLUMN_BYTES * node.schema().fields().len();
+        node.apply_expressions(|expr| {
+            expr.apply(|_| {
+                bytes += PART_BYTES;
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    bytes
 }
 
 /// Whether a plan has functions whose value is one for a statement, and another one for the next, such as `now()`.
@@ -116,4 +139,27 @@ fn is_stable_call(expr: &Expr) -> bool {
 fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
     let provider = source_as_provider(&scan.source).ok()?;
     provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_door::Door;
+    use pithead_fakes::FakeDoor;
+
+    use super::*;
+    use crate::{Host, HostOptions, Parameters};
+
+    #[tokio::test]
+    async fn what_a_plan_takes_grows_with_its_columns_and_its_parts() {
+        let drive: Arc<dyn Door> = FakeDoor::new(1);
+        let session = Host::connect(vec![drive], HostOptions::default()).await.unwrap().session();
+        let columns: Vec<String> = (0..1_000).map(|number| format!("c{number} BIGINT")).collect();
+        session.run(&format!("CREATE TABLE wide ({})", columns.join(", "))).await.unwrap();
+        let bytes = async |sql: &str| session.prepare(sql, &Parameters::default()).await.unwrap().bytes();
+        let [one, wide] = [bytes("SELECT 1").await, bytes("SELECT * FROM wide").await];
+        assert!(one < 20_000 && wide > 100_000, "{one} {wide}");
+        assert!(bytes("SELECT count(*) FROM wide").await > 100_000, "columns that no result has");
+        let sums = |parts: usize| format!("SELECT 1{}", " + c0".repeat(parts)) + " FROM wide";
+        assert!(bytes(&sums(50)).await > bytes(&sums(1)).await + 50 * 300);
+    }
 }

@@ -20,7 +20,7 @@ use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fau
 use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
-use crate::activity::unless_cancelled;
+use crate::activity::{unless_cancelled, without_secrets};
 use crate::copying::{self, CopyFile};
 use crate::dropping;
 use crate::pushdown::explain_pushdown;
@@ -309,7 +309,8 @@ impl Session {
     fn tell_slow(&self, sql: &str, watch: &mut Watch) {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
-            watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
+            let sql = without_secrets(sql).into_owned();
+            watch.tell(Slow { sql, limit: Duration::from_millis(limit_ms as u64), run: None });
         }
     }
 
@@ -674,6 +675,13 @@ impl Statement {
     /// Whether it changes data, or what there is of it. Such a one may have rows all the same, where it says RETURNING.
     pub fn writes(&self) -> bool {
         matches!(self.parsed.kind(), "write" | "drop")
+    }
+
+    /// Bytes that it keeps, about: what was read, and what was planned of it.
+    pub fn bytes(&self) -> usize {
+        /// What the syntax tree has for a byte of SQL.
+        const SYNTAX_BYTES: usize = 16;
+        self.sql.len() * (1 + SYNTAX_BYTES) + self.planned.as_ref().map_or(0, QueryPlan::bytes)
     }
 
     /// Whether it is an EXPLAIN, whose rows tell of a plan.

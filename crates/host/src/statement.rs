@@ -332,16 +332,25 @@ fn refuse_reserved(sql: &str) -> Result<(), Fault> {
     Err(Fault::new(Blame::User, message).hint("remove it; a text that has it can be given as a parameter, or as chr(0)"))
 }
 
+/// Whether a statement is a SET, whatever it sets.
+pub fn is_set(sql: &str) -> bool {
+    behind_set(sql).is_some()
+}
+
+/// What follows the word SET in a statement that begins with it.
+fn behind_set(sql: &str) -> Option<&str> {
+    let text = sql.trim();
+    let behind = |text| str::split_once(text, char::is_whitespace).filter(|(verb, _)| verb.eq_ignore_ascii_case("set"));
+    // Only these may be a SET once comments are away.
+    if behind(text).is_none() && !text.starts_with("--") && !text.starts_with("/*") {
+        return None;
+    }
+    behind(without_comments_around(text).trim_end_matches(';').trim_end()).map(|(_, rest)| rest)
+}
+
 /// `SET name = value` and `SET name TO value`: names have dots and values may be bare words, so it is read by tokens.
 fn parse_set(sql: &str) -> Result<Option<Parsed>, Fault> {
-    let text = sql.trim();
-    let is_set = |text: &str| text.split_once(char::is_whitespace).is_some_and(|(verb, _)| verb.eq_ignore_ascii_case("set"));
-    // Only these may be a SET once comments are away.
-    if !is_set(text) && !text.starts_with("--") && !text.starts_with("/*") {
-        return Ok(None);
-    }
-    let text = without_comments_around(text).trim_end_matches(';').trim_end();
-    let Some((_, rest)) = text.split_once(char::is_whitespace).filter(|_| is_set(text)) else { return Ok(None) };
+    let Some(rest) = behind_set(sql) else { return Ok(None) };
     if let Some(zone) = rest.get(..9).filter(|words| words.eq_ignore_ascii_case("time zone")).map(|_| rest[9..].trim_start()) {
         let zone = zone.strip_prefix('=').or_else(|| split_word(&rest[5..], "to").map(|(_, zone)| zone)).unwrap_or(zone).trim();
         if zone.is_empty() {

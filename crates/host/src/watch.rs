@@ -12,7 +12,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use parking_lot::Mutex;
 use pithead_model::{Bytes, Fault};
 
-use crate::activity::{Ending, Followed, SharedRows, cancelled_by_another};
+use crate::activity::{Ending, Followed, SharedRows, cancelled_by_another, without_secrets};
 use crate::figures::PlanLine;
 use crate::metrics::outcome;
 use crate::query::{Prepared, Query};
@@ -132,6 +132,7 @@ impl Watch {
             || "it did not come to run".to_owned(),
             |(query, prepared)| lines(&explain::annotated(query, prepared, self.rows)),
         );
+        let plan = without_secrets(&plan);
         let statement: String = slow.sql.split_whitespace().collect::<Vec<_>>().join(" ");
         tracing::warn!(
             target: "pithead_host::slow",

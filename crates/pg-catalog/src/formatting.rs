@@ -1,5 +1,7 @@
 //! [`format()`]: the function of that name, and names and texts as SQL writes them.
 
+use crate::reserved::is_reserved;
+
 /// What is done with a format's argument.
 struct Directive {
     /// The argument, the first one being 1; none: the next one.
@@ -107,10 +109,11 @@ fn converted(kind: char, value: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// A name as SQL writes it: in quotes where it needs them.
+/// A name as SQL writes it: in quotes where it needs them, as words do that mean something else without.
 pub fn quoted(name: &str) -> String {
     let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
-    match name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_') && name.chars().all(plain) {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_') && name.chars().all(plain);
+    match is_plain && !is_reserved(name) {
         true => name.to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),
     }
@@ -132,6 +135,7 @@ mod tests {
     #[test]
     fn names_are_quoted_where_they_have_to_be() {
         assert_eq!([quoted("a_1"), quoted("A"), quoted("1a"), quoted("a\"b")], ["a_1", "\"A\"", "\"1a\"", "\"a\"\"b\""]);
+        assert_eq!(["order", "user", "name", "trips"].map(quoted), ["\"order\"", "\"user\"", "name", "trips"]);
         assert_eq!([quoted_literal("it's"), quoted_literal("a\\b")], ["'it''s'", "E'a\\\\b'"]);
     }
 
@@ -151,6 +155,13 @@ mod tests {
         for wrong in ["%x", "%", "%s %s %s %s", "%3$I", "%0$s", "%s %*s", "%99999999s"] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_that_mean_something_else_are_quoted_as_names() {
+        let of = |name: &str| format("SELECT count(*) FROM %I", |_| Some(Some(name)));
+        assert_eq!(of("order").as_deref(), Ok("SELECT count(*) FROM \"order\""));
+        assert_eq!(of("trips").as_deref(), Ok("SELECT count(*) FROM trips"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod identifiers;
 mod information;
 mod known;
 mod names;
+mod reserved;
 mod rewrite;
 mod rights;
 mod rows;

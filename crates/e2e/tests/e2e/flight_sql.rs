@@ -2,6 +2,7 @@
 //! `pithead sql` over the same drives.
 
 mod bounds;
+mod kept;
 mod sessions;
 mod substrait;
 

@@ -90,6 +90,26 @@ fn options_of_a_session_hold_for_the_calls_that_name_it() {
     });
 }
 
+/// Callers of one identity share a session of the host's: what one of them sets there would be every other's, too.
+#[test]
+fn a_refused_set_leaves_the_domain_of_others_alone() {
+    let folder = five_rows();
+    let front = serve(folder.path(), &["--data", "data"]);
+    block_on(async {
+        let (mut first, mut second) = (client(&front).await, client(&front).await);
+        first.execute_update("CREATE TABLE lab.t AS SELECT 42 AS id".to_owned(), None).await.unwrap();
+        for before in ["", "/* a */ ", "-- a\n"] {
+            let sql = format!("{before}SET datafusion.catalog.default_schema = 'lab'");
+            assert_eq!(refused(&mut first, &sql).await, Code::Unimplemented, "{sql}");
+            let updated = first.execute_update(sql.clone(), None).await;
+            assert_eq!(status(updated.unwrap_err()).code(), Code::Unimplemented, "{sql}");
+            assert!(first.prepare(sql.clone(), None).await.is_err(), "{sql}");
+        }
+        assert_eq!(second.execute_update("DELETE FROM t".to_owned(), None).await.unwrap(), 5);
+        assert_eq!(rows(&mut second, "SELECT (SELECT count(*) FROM main.t), (SELECT count(*) FROM lab.t)").await, ["0|1"]);
+    });
+}
+
 #[test]
 fn prepared_statements_have_the_rights_of_now() {
     let folder = five_rows();
