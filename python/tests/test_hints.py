@@ -9,7 +9,7 @@ from pithead._hints import _WORDS, in_python
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
 # Options of a server, which is started on a command line whoever its hosts are.
-SERVERS = {"--access", "--client-ca", "--connections", "--data", "--link", "--listen", "--lost", "--tls-cert", "--tls-key"}
+SERVERS = {"--access", "--client-ca", "--connections", "--data", "--kinetic", "--link", "--listen", "--lost", "--tls-cert", "--tls-key"}
 # Crates that a Python program meets: all but those that are programs, read command lines, or are for tests.
 MET = sorted({path.parent.name for path in CRATES.glob("*/src")} - {"bench", "cli", "e2e", "fakes", "fuzz", "workers", "xtask"})
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')

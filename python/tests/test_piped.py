@@ -83,8 +83,10 @@ def test_a_prediction_changes_nothing(tmp_path: Path) -> None:
         return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, capture_output=True)
 
     assert run("sql", "--create", "-c", "CREATE TABLE r AS SELECT value AS v FROM range(1000)").returncode == 0
-    for statement in ("DELETE FROM r WHERE v > 5", "INSERT INTO r SELECT * FROM r", "DROP TABLE r", "SET pithead.level = '0'"):
+    changing = ("DELETE FROM r WHERE v > 5", "INSERT INTO r SELECT * FROM r", "UPDATE r SET v = v + 1 WHERE v > 5")
+    returning = tuple(f"{statement} RETURNING *" for statement in changing)
+    for statement in (*changing, *returning, "DROP TABLE r", "SET pithead.level = '0'"):
         refused = run("whatif", "--profile", "newport", statement)
-        assert refused.returncode != 0 and "only queries are predicted" in refused.stderr, refused.stderr
+        assert refused.returncode == 3 and "only queries are predicted" in refused.stderr, refused.stderr
     assert run("whatif", "--profile", "newport", "SELECT count(*) FROM r WHERE v > 5").returncode == 0
     assert run("sql", "--format", "csv", "-c", "SELECT count(*), sum(v) FROM r").stdout.splitlines()[1] == "1000,499500"

@@ -226,3 +226,33 @@ def test_signals_at_random_moments(
             except BaseException:
                 print(told)
                 raise
+
+
+def test_who_is_told_that_a_change_was_cancelled_may_make_it_again(tmp_path: Path) -> None:
+    """A signal comes before a change is sent, and it is not made; or it comes too late, and the change is told as made."""
+    data, rows = tmp_path / "data", tmp_path / "rows.csv"
+    rows.write_text("v\n" + "1\n" * 1_000)
+
+    def command(*arguments: object) -> list[object]:
+        return [program(), *arguments, "--data", data]
+
+    def count() -> int:
+        asked = command("sql", "-q", "--format", "csv", "-c", "SELECT count(*) FROM r")
+        return int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[1])
+
+    subprocess.run(command("sql", "-q", "--create", "-c", "CREATE TABLE r (v BIGINT)"), check=True)
+    before = 0
+    for number in range(SEED, SEED + COUNT):
+        rng = random.Random(number)
+        sent = rng.choice([signal.SIGINT, signal.SIGTERM])
+        insert = command("sql", "-c", "INSERT INTO r SELECT value FROM range(1000)")
+        change = rng.choice([insert, command("load", "r", rows, "--append")])
+        told = f"PITHEAD_SIGNALS_SEED={number} PITHEAD_SIGNALS=1: {change[1]}, {sent.name}"
+        child = subprocess.Popen(change, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0.02, 0.4))
+        child.send_signal(sent)
+        said = child.communicate(timeout=PATIENCE)[1]
+        after = count()
+        assert child.returncode in CODES[sent] | {0}, (told, said)
+        assert after - before == (1_000 if child.returncode == 0 else 0), (told, said)
+        before = after

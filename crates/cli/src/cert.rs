@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use pithead_model::{Blame, Fault};
 use rcgen::{
@@ -12,7 +14,7 @@ use rcgen::{
 };
 
 use crate::error::CliError;
-use crate::secret_file::{Mode, write_new, write_over};
+use crate::secret_file::{Mode, Ready, write_new};
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -26,6 +28,19 @@ const CA_NAME: &str = "Pithead CA";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How long a CA is good for.
 const CA_DAYS: u32 = 3650;
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug)]
+struct Purpose {
+    text: &'static str,
+    /// What stands for it among a certificate's extended key usages: an identifier of RFC 5280 as DER.
+    usage: &'static [u8],
+}
+
+/// `id-kp-serverAuth`.
+const DRIVE: Purpose = Purpose { text: "a drive", usage: b"\x06\x08\x2b\x06\x01\x05\x05\x07\x03\x01" };
+/// `id-kp-clientAuth`.
+const CLIENT: Purpose = Purpose { text: "a host", usage: b"\x06\x08\x2b\x06\x01\x05\x05\x07\x03\x02" };
 
 /// What can be made.
 #[derive(Debug, Subcommand)]
@@ -81,12 +96,12 @@ pub(crate) fn run(command: CertCommand) -> Result<(), CliError> {
             let name = hosts.first().cloned().unwrap_or_default();
             let mut params = CertificateParams::new(hosts).map_err(|error| CliError::user(format!("not a host: {error}")))?;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-            issue(&ca.dir, &name, days, params)?
+            issue(&ca.dir, &name, &DRIVE, days, params)?
         }
         CertCommand::Client(ClientArgs { name, days, ca }) => {
             let mut params = CertificateParams::default();
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-            issue(&ca.dir, &name, days, params)?
+            issue(&ca.dir, &name, &CLIENT, days, params)?
         }
     };
     terminal::tell(format_args!("made {} and {}", made.0.display(), made.1.display()));
@@ -112,18 +127,26 @@ fn make_ca(dir: &Path) -> Result<(PathBuf, PathBuf), CliError> {
     }
     fs::create_dir_all(dir).map_err(|error| CliError::file(dir, error))?;
     let ca = CertifiedIssuer::self_signed(ca_params(), new_key()?).map_err(ours)?;
-    write_new(&key, &ca.key().serialize_pem(), Mode::Secret)?;
-    write_new(&cert, &ca.pem(), Mode::Public)?;
+    let otherwise = "name another folder with --dir";
+    write_new(&key, &ca.key().serialize_pem(), Mode::Secret, otherwise)?;
+    write_new(&cert, &ca.pem(), Mode::Public, otherwise)?;
     Ok((cert, key))
 }
 
-/// Makes a certificate that the CA of a folder signs. One of the same name is replaced: it is renewed.
-fn issue(dir: &Path, name: &str, days: u32, mut params: CertificateParams) -> Result<(PathBuf, PathBuf), CliError> {
+/// Makes a certificate that the CA of a folder signs. One of the same name and purpose is replaced: it is renewed.
+fn issue(
+    dir: &Path,
+    name: &str,
+    purpose: &Purpose,
+    days: u32,
+    mut params: CertificateParams,
+) -> Result<(PathBuf, PathBuf), CliError> {
     let (cert, key_file) = paths(dir, name)?;
     let (_, ca_key) = paths(dir, "ca")?;
     if name == "ca" {
         return Err(CliError::user("ca is the name of the CA's own files; choose another"));
     }
+    check_purpose(&cert, &key_file, purpose)?;
     let pem = fs::read_to_string(&ca_key).map_err(|error| {
         let fault = Fault::new(Blame::User, format!("cannot read the CA's key {}: {error}", ca_key.display()));
         fault.hint(format!("make a CA first: pithead cert ca --dir {}", dir.display()))
@@ -136,9 +159,28 @@ fn issue(dir: &Path, name: &str, days: u32, mut params: CertificateParams) -> Re
     good_for(&mut params, days);
     let key = new_key()?;
     let signed = params.signed_by(&key, &issuer).map_err(ours)?;
-    write_over(&key_file, &key.serialize_pem(), Mode::Secret)?;
-    write_over(&cert, &signed.pem(), Mode::Public)?;
+    // Both are written before either is replaced, so that hardly anybody reads one of the old and one of the new.
+    let pair = [Ready::make(&key_file, &key.serialize_pem(), Mode::Secret)?, Ready::make(&cert, &signed.pem(), Mode::Public)?];
+    pair.into_iter().try_for_each(Ready::put)?;
     Ok((cert, key_file))
+}
+
+/// Refuses to put a certificate into the place of one that is for something else: whoever uses that one would be refused.
+fn check_purpose(cert: &Path, key: &Path, purpose: &Purpose) -> Result<(), CliError> {
+    let pem = match fs::read_to_string(cert) {
+        Ok(pem) => pem,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(CliError::file(cert, error)),
+    };
+    let lines = pem.lines().map(str::trim).skip_while(|line| *line != "-----BEGIN CERTIFICATE-----").skip(1);
+    let body: String = lines.take_while(|line| !line.starts_with('-')).collect();
+    let is_for = |der: &[u8]| der.windows(purpose.usage.len()).any(|part| part == purpose.usage);
+    if STANDARD.decode(&body).is_ok_and(|der| is_for(&der)) {
+        return Ok(());
+    }
+    let fault =
+        Fault::new(Blame::User, format!("{} is there already, and not a certificate for {}", cert.display(), purpose.text));
+    Err(fault.hint(format!("choose another name, or remove it and {}", key.display())).into())
 }
 
 fn paths(dir: &Path, name: &str) -> Result<(PathBuf, PathBuf), CliError> {
@@ -200,5 +242,29 @@ mod tests {
         for name in ["", "../x", "a/b", ".hidden", "ca"] {
             assert!(client(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_and_never_becomes_another_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = || CaArgs { dir: folder.path().to_owned() };
+        let client = |name: &str| run(CertCommand::Client(ClientArgs { name: name.into(), days: 1, ca: ca() }));
+        let drive = |name: &str| run(CertCommand::Drive(DriveArgs { hosts: vec![name.into()], days: 1, ca: ca() }));
+        let files = |name: &str| ["pem", "key"].map(|end| fs::read(folder.path().join(format!("{name}.{end}"))).unwrap());
+        run(CertCommand::Ca(ca())).unwrap();
+        drive("server1").unwrap();
+        client("reports").unwrap();
+        let (of_drive, of_client) = (files("server1"), files("reports"));
+        for refused in [client("server1"), drive("reports")] {
+            let CliError::Fault(fault) = refused.unwrap_err() else { panic!("a fault") };
+            let hint = fault.hint.as_deref().unwrap_or_default();
+            assert!(fault.blame == Blame::User && hint.starts_with("choose another name"), "{fault:?}");
+        }
+        assert_eq!((files("server1"), files("reports")), (of_drive.clone(), of_client.clone()));
+        drive("server1").unwrap();
+        client("reports").unwrap();
+        assert!(files("server1").iter().zip(&of_drive).all(|(new, old)| new != old));
+        assert!(files("reports").iter().zip(&of_client).all(|(new, old)| new != old));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6, "nothing is left beside them");
     }
 }

@@ -125,7 +125,7 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
     for listener in [Some(&listener), flight_listener.as_ref(), console_listener.as_ref()].into_iter().flatten() {
         entry_args::check(&entry, address(listener)?)?;
     }
-    let _scratch = Scratch::of(&wanted.target());
+    let _scratch = Scratch::of(&wanted.target())?;
     let engine = pithead_embed::connect(&wanted.target(), &wanted.options()?).await?;
     divide(&engine, &args.workers, &wanted).await?;
     let servers = Arc::new(Servers {

@@ -125,9 +125,11 @@ pub(crate) async fn run(args: LoadArgs) -> Result<(), CliError> {
         let bar = progress_bar(args.quiet);
         let shown = bar.clone();
         let progress = Arc::new(move |progress: LoadProgress| show(&shown, &progress));
-        let (host, spec) = (engine.host.clone(), spec(&args));
-        let load = apart(async move { host.load(spec, progress).await });
+        let (host, spec, changing) = (engine.host.clone(), spec(&args), interrupts.changing()?);
+        let commitment = changing.commitment();
+        let load = apart(async move { host.load_until(&commitment, spec, progress).await });
         let result = interrupts.cancels(async { Ok(load.await?) }).await;
+        drop(changing);
         bar.finish_and_clear();
         let report = result?;
         if !args.quiet {
@@ -137,6 +139,7 @@ pub(crate) async fn run(args: LoadArgs) -> Result<(), CliError> {
                 terminal::tell(format_args!("note: {note}"));
             }
         }
+        interrupts.told();
         Ok(())
     })
     .await

@@ -1,6 +1,6 @@
 //! `pithead ls`: what datasets there are, and what is known of one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use clap::Args;
@@ -93,12 +93,6 @@ pub(crate) async fn views(host: &Host, out: &mut Sink) -> Result<(), CliError> {
 /// What a name selects of what there is; none: all.
 async fn selected(host: &Host, name: Option<&str>) -> Result<Selected, CliError> {
     select(host.fleet().datasets().await?, host.fleet().views().await?, name)
-}
-
-/// Writes a table of domains.
-pub(crate) async fn domains(host: &Host, out: &mut Sink) -> Result<(), CliError> {
-    domains_grid(&host.fleet().datasets().await?).write(out)?;
-    Ok(out.flush()?)
 }
 
 async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
@@ -225,20 +219,6 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
             sort_text(&dataset.sort),
             dataset.encoding.clone(),
         ]);
-    }
-    grid
-}
-
-fn domains_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
-    use Align::{Left, Right};
-    let mut domains: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-    for (name, dataset) in datasets {
-        let (count, rows, bytes) = domains.entry(&name.domain).or_default();
-        (*count, *rows, *bytes) = (*count + 1, *rows + dataset.rows(), *bytes + dataset.bytes());
-    }
-    let mut grid = Grid::of(&[("domain", Left), ("datasets", Right), ("rows", Right), ("stored", Right)]);
-    for (domain, (count, rows, bytes)) in domains {
-        grid.push(vec![domain.to_owned(), grouped(count), grouped(rows), Bytes(bytes).to_string()]);
     }
     grid
 }
@@ -395,8 +375,6 @@ mod tests {
             all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | 1 of 2 | hash(day)      | day desc  | vortex"),
             "{all}"
         );
-        let domains = shown(&domains_grid(&[("lab.t".parse().unwrap(), dataset()), ("lab.u".parse().unwrap(), dataset())]));
-        assert!(domains.contains("lab    |        2 | 2,000 | 128 kB"), "{domains}");
         let one = shown(&columns_grid(&dataset()));
         assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
     }

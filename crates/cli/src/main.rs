@@ -13,6 +13,7 @@ mod check;
 mod counting;
 mod cpu;
 mod device;
+mod domains;
 mod drive_add;
 mod drive_aside;
 mod drive_drain;

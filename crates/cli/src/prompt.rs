@@ -47,6 +47,9 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
             Err(CliError::Fault(fault)) => error::say(&fault),
             Err(CliError::Said(_)) => {}
         }
+        if interrupts.terminates() {
+            return Err(CliError::Terminated);
+        }
         interrupts.clear();
     }
 }

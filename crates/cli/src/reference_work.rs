@@ -1,13 +1,13 @@
 //! Work of a drive's operators that a core of this machine is timed at, so that it can be compared with a profile's core.
 
-use std::path::PathBuf;
-
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_model::{Blame, ByLevel, Counts, Fault};
 
 use crate::counting::{WHOLE, count_all, drain};
 use crate::error::CliError;
+use crate::scratch::Folder;
 
+const PREFIX: &str = "pithead-reference-";
 /// Numbers in no order, and others to add up.
 const TABLE: &str = "CREATE TABLE reference AS SELECT (value * 2654435761) % 65536 AS k, value * 7 % 1000003 AS v
     FROM generate_series(1, 1000000)";
@@ -25,18 +25,12 @@ pub(crate) struct ReferenceWork {
 
 /// Does the work, on a drive of this process that is gone afterwards. Takes about a second.
 pub(crate) async fn reference_work() -> Result<ReferenceWork, CliError> {
-    let folder = folder();
+    let folder = Folder::make(PREFIX)?;
     let options = EmbedOptions { threads: Some(1), ..EmbedOptions::default() };
-    let engine = connect(&Target::Data(folder.clone()), &options).await?;
+    let engine = connect(&Target::Data(folder.path().to_owned()), &options).await?;
     let timed = timed(&engine).await;
     engine.shutdown().await;
-    // Where it stays, the system's own cleaning finds it.
-    let _ = std::fs::remove_dir_all(&folder);
     timed
-}
-
-fn folder() -> PathBuf {
-    std::env::temp_dir().join(format!("pithead-reference-{}", std::process::id()))
 }
 
 async fn timed(engine: &Engine) -> Result<ReferenceWork, CliError> {
@@ -63,10 +57,16 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_work_is_counted_and_leaves_nothing() {
+        // A folder of somebody else, by a name that can be guessed, is in nobody's way.
+        let guessed = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
+        std::fs::write(&guessed, "").unwrap();
         let work = reference_work().await.unwrap();
         assert_eq!((work.counts.rows, work.counts.out_rows), (1_000_000, 1));
         assert!((400_000..500_000).contains(&work.counts.passed_rows), "{work:?}");
         assert!(work.counts.read_bytes > 1_000_000 && work.cpu_s > 1e-5, "{work:?}");
-        assert!(!folder().exists());
+        std::fs::remove_file(&guessed).unwrap();
+        let own = format!("{PREFIX}{}-", std::process::id());
+        let left = std::fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.filter(|name| name.to_string_lossy().starts_with(&own)).count(), 0);
     }
 }

@@ -9,7 +9,7 @@ use crate::ending::{is_ended, may_end};
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::statements::Runner;
-use crate::{ls, terminal};
+use crate::{domains, ls, terminal};
 
 /// Files that read one another at most.
 const DEPTH_MAX: usize = 16;
@@ -56,7 +56,7 @@ pub(crate) async fn run_command(runner: &mut Runner, text: &str, depth: usize) -
         "d" => ls::list(host, argument, runner.sink()).await?,
         "dt" => ls::list(host, None, runner.sink()).await?,
         "dv" => ls::views(host, runner.sink()).await?,
-        "l" => ls::domains(host, runner.sink()).await?,
+        "l" => domains::list(host, runner.sink()).await?,
         "i" => {
             let path = Path::new(argument.ok_or_else(|| CliError::user("expected a file, as in \\i report.sql"))?);
             let text = std::fs::read_to_string(path).map_err(|error| CliError::file(path, error))?;

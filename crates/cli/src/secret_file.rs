@@ -1,11 +1,12 @@
 //! Files that are written whole or not at all, and that only their owner can read where they are secret.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pithead_files::be_as;
+use pithead_model::{Blame, Fault};
 
 use crate::error::CliError;
 
@@ -20,33 +21,63 @@ pub(crate) enum Mode {
     Public,
 }
 
-/// Writes a file that must not be there yet.
-pub(crate) fn write_new(path: &Path, text: &str, mode: Mode) -> Result<(), CliError> {
-    create(path, mode).and_then(|file| finish(file, text)).map_err(|error| CliError::file(path, error))
+/// Writes a file that must not be there yet. `otherwise`: what to do where it is.
+pub(crate) fn write_new(path: &Path, text: &str, mode: Mode, otherwise: &str) -> Result<(), CliError> {
+    let file = create(path, mode).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Fault::new(Blame::User, format!("{} is there already", path.display())).hint(otherwise).into()
+        }
+        _ => CliError::file(path, error),
+    })?;
+    finish(file, text).map_err(|error| {
+        let _ = fs::remove_file(path);
+        CliError::file(path, error)
+    })
 }
 
 /// Writes a file, over one that may be there: whoever reads it meanwhile sees the old one whole, or the new one. Where links lead
 /// to a file, it is that one which is replaced. It keeps its permissions, of which a secret one has none for everybody, and its
 /// owner where that can be.
 pub(crate) fn write_over(path: &Path, text: &str, mode: Mode) -> Result<(), CliError> {
-    let there = fs::canonicalize(path);
-    let path = there.as_deref().unwrap_or(path);
-    let before = fs::metadata(path).ok();
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let made = match &before {
-        // Nobody else reads it before it is as the old one.
-        Some(before) => create(&new, Mode::Secret)
-            .and_then(|file| be_as(&file, before, if mode == Mode::Secret { 0o770 } else { 0o777 }).map(|()| file)),
-        None => create(&new, mode),
-    };
-    let written = made.and_then(|file| finish(file, text)).and_then(|()| fs::rename(&new, path));
-    written.map_err(|error| {
-        // It may not even have been made.
-        let _ = fs::remove_file(&new);
-        CliError::file(path, error)
-    })
+    Ready::make(path, text, mode)?.put()
+}
+
+/// A file that is written whole, beside the place where it is to be. Unless it is put there, it goes.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    path: PathBuf,
+    new: PathBuf,
+}
+
+impl Ready {
+    /// Writes it, as [`write_over`] does.
+    pub(crate) fn make(path: &Path, text: &str, mode: Mode) -> Result<Self, CliError> {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let before = fs::metadata(&path).ok();
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let ready = Self { new: path.with_file_name(name), path };
+        let made = match &before {
+            // Nobody else reads it before it is as the old one.
+            Some(before) => create(&ready.new, Mode::Secret)
+                .and_then(|file| be_as(&file, before, if mode == Mode::Secret { 0o770 } else { 0o777 }).map(|()| file)),
+            None => create(&ready.new, mode),
+        };
+        made.and_then(|file| finish(file, text)).map_err(|error| CliError::file(&ready.path, error))?;
+        Ok(ready)
+    }
+
+    /// Puts it into its place.
+    pub(crate) fn put(self) -> Result<(), CliError> {
+        fs::rename(&self.new, &self.path).map_err(|error| CliError::file(&self.path, error))
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // Mostly it is in its place; it may not even have been made.
+        let _ = fs::remove_file(&self.new);
+    }
 }
 
 fn create(path: &Path, mode: Mode) -> std::io::Result<File> {
@@ -92,5 +123,20 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         write_over(&folder.path().join("first"), "new", Mode::Guarded).unwrap();
         assert_eq!(mode(&folder.path().join("first")), 0o600);
+    }
+
+    #[test]
+    fn what_is_not_put_into_its_place_goes_and_what_is_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write_new(&path, "old", Mode::Public, "another").unwrap();
+        let CliError::Fault(fault) = write_new(&path, "new", Mode::Public, "another").unwrap_err() else { panic!("a fault") };
+        assert_eq!((fault.blame, fault.hint.as_deref()), (Blame::User, Some("another")));
+        let ready = Ready::make(&path, "new", Mode::Public).unwrap();
+        assert_eq!((fs::read_dir(folder.path()).unwrap().count(), fs::read_to_string(&path).unwrap()), (2, "old".to_owned()));
+        drop(ready);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        Ready::make(&path, "new", Mode::Public).unwrap().put().unwrap();
+        assert_eq!((fs::read_dir(folder.path()).unwrap().count(), fs::read_to_string(&path).unwrap()), (1, "new".to_owned()));
     }
 }

@@ -136,8 +136,8 @@ pub(crate) async fn run(mut args: SqlArgs) -> Result<(), CliError> {
         if is_scratch(&args.target.target()) && !args.quiet {
             terminal::tell("no --data, and no pithead-data here: tables that are made now go when this command ends");
         }
-        let mut runner =
-            Runner::new(&engine.host, engine.host.session().with_files(), sink, showing(&args, format, &source, engine).await);
+        let (session, showing) = (engine.host.session().with_files(), showing(&args, format, &source, engine).await);
+        let mut runner = Runner::new(&engine.host, session, &interrupts, sink, showing);
         // Before --set, which says it more plainly.
         let slow = slow_query_ms(&args)?.map(|ms| Setting { name: "pithead.slow_query_ms".to_owned(), value: ms.to_string() });
         let settings: Vec<Setting> = slow.into_iter().chain(args.settings.iter().cloned()).collect();
@@ -148,7 +148,9 @@ pub(crate) async fn run(mut args: SqlArgs) -> Result<(), CliError> {
             Source::Piped => interrupts.cancels(piped::run(&mut runner)).await?,
             Source::Texts(texts) => interrupts.cancels(run_texts(&mut runner, texts)).await?,
         }
-        runner.finish()
+        runner.finish()?;
+        interrupts.told();
+        Ok(())
     })
     .await
 }

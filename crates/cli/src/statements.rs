@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pithead_host::{Answer, Host, Session};
+use pithead_host::{Answer, Host, Parameters, Session};
 use pithead_model::Bytes;
 
 use crate::apart::{Rows, apart};
 use crate::error::CliError;
+use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink, TableRows, row_writer};
 use crate::plans::PlanFolder;
 use crate::terminal;
@@ -41,6 +42,7 @@ pub(crate) struct Showing {
 pub(crate) struct Runner {
     host: Host,
     session: Arc<Session>,
+    interrupts: Interrupts,
     sink: Sink,
     showing: Showing,
     answers: usize,
@@ -54,11 +56,12 @@ struct Shown {
 }
 
 impl Runner {
-    pub(crate) fn new(host: &Host, session: Session, sink: Sink, showing: Showing) -> Self {
+    pub(crate) fn new(host: &Host, session: Session, interrupts: &Interrupts, sink: Sink, showing: Showing) -> Self {
         if terminal::lively() {
             host.activity().follow();
         }
-        Self { host: host.clone(), session: Arc::new(session), sink, showing, answers: 0, plans: None }
+        let (host, session, interrupts) = (host.clone(), Arc::new(session), interrupts.clone());
+        Self { host, session, interrupts, sink, showing, answers: 0, plans: None }
     }
 
     /// Where statements run.
@@ -107,12 +110,13 @@ impl Runner {
         Ok(statements.len())
     }
 
-    /// Runs one statement.
+    /// Runs one statement, unless a signal came before.
     pub(crate) async fn run(&mut self, statement: &str) -> Result<(), CliError> {
+        let changing = self.interrupts.changing()?;
         let start = Instant::now();
         let waiting = Waiting::start(&self.host);
-        let (session, text) = (Arc::clone(&self.session), statement.to_owned());
-        let answer = apart(async move { session.run(&text).await }).await?;
+        let (session, text, commitment) = (Arc::clone(&self.session), statement.to_owned(), changing.commitment());
+        let answer = apart(async move { session.run_until(&text, &Parameters::default(), &commitment).await }).await?;
         let profile = Arc::clone(&answer.profile);
         let (is_query, changed) = (answer.is_query, answer.changed);
         let rows_max = if describes(statement) { usize::MAX } else { self.showing.rows_max };

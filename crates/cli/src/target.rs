@@ -139,7 +139,7 @@ async fn within<T>(
     body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let tasks_before = alive_tasks();
-    let _scratch = Scratch::of(target);
+    let _scratch = Scratch::of(target)?;
     let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
     interrupts.removes(engine.host.spills());
     let result = body(&engine).await;

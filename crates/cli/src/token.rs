@@ -1,8 +1,8 @@
 //! `pithead token`: a new identity for an access file, and the token that it is known by.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pithead_embed::{Access, Token};
@@ -63,6 +63,7 @@ pub(crate) struct TokenArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
+    let _turn = turn(&args.access);
     let before = match fs::read_to_string(&args.access) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEAD.to_owned(),
@@ -84,9 +85,12 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         }
         None => PathBuf::from(format!("{}.token", args.name)),
     };
-    write_new(&output, &format!("{}\n", token.text()), Mode::Secret)?;
+    write_new(&output, &format!("{}\n", token.text()), Mode::Secret, "name another file: -o FILE")?;
     // What SCRAM checks tokens by is enough to stand in for a drive.
-    write_over(&args.access, &after, Mode::Guarded)?;
+    write_over(&args.access, &after, Mode::Guarded).inspect_err(|_| {
+        // Nobody is known by it.
+        let _ = fs::remove_file(&output);
+    })?;
     let (output, access, name) = (output.display(), args.access.display(), &args.name);
     match is_there {
         true => terminal::tell(format_args!(
@@ -96,6 +100,16 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         false => terminal::tell(format_args!("made {output}, which is secret, and added {name} to {access}")),
     }
     Ok(())
+}
+
+/// Waits for others that change an access file, and keeps them out until it is dropped. It is the file's folder that is locked, as
+/// each change puts another file into its place.
+fn turn(access: &Path) -> Option<File> {
+    let access = fs::canonicalize(access).unwrap_or_else(|_| access.to_owned());
+    let folder = access.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let locked = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+    // Some file systems have no locks, and one does not go without a token for that.
+    locked.inspect_err(|error| tracing::debug!(%error, folder = %folder.display(), "not locked")).ok()
 }
 
 /// The lists of the access file, by name.
@@ -131,21 +145,53 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::error::code;
 
-    #[test]
-    fn identities_are_added_to_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let args = |name: &str, output: &str| TokenArgs {
+    fn args_in(folder: &Path, name: &str, output: &str) -> TokenArgs {
+        TokenArgs {
             name: name.to_owned(),
             read: vec!["main".into(), "a \"b\"\n".into()],
             write: vec![],
             administer: vec![],
             run_programs: vec![],
             load_programs: vec![],
-            access: path("access.toml"),
-            output: Some(path(output)),
-        };
+            access: folder.join("access.toml"),
+            output: Some(folder.join(output)),
+        }
+    }
+
+    #[test]
+    fn those_that_are_made_at_one_time_are_all_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let args = args_in(folder.path(), &format!("one-{number}"), &format!("{number}.token"));
+                scope.spawn(move || run(&args).unwrap());
+            }
+        });
+        let text = fs::read_to_string(folder.path().join("access.toml")).unwrap();
+        assert_eq!(text.matches("[[identity]]").count(), 16, "{text}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 17);
+    }
+
+    #[test]
+    fn one_that_cannot_be_made_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        run(&args_in(folder.path(), "one", "token")).unwrap();
+        let another = TokenArgs { read: vec![], ..args_in(folder.path(), "one", "token") };
+        let CliError::Fault(fault) = run(&another).unwrap_err() else { panic!("a fault") };
+        assert!(code(fault.blame) == 3 && fault.hint.as_deref().is_some_and(|hint| hint.contains("-o FILE")), "{fault:?}");
+        // What is written beside the access file has its place taken.
+        fs::create_dir(folder.path().join(format!("access.toml.{}.new", std::process::id()))).unwrap();
+        run(&args_in(folder.path(), "two", "other")).unwrap_err();
+        assert!(folder.path().join("token").exists() && !folder.path().join("other").exists());
+    }
+
+    #[test]
+    fn identities_are_added_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let args = |name: &str, output: &str| args_in(folder.path(), name, output);
         run(&args("one", "1")).unwrap();
         run(&args("ünïcode \"two\"", "2")).unwrap();
         let text = fs::read_to_string(path("access.toml")).unwrap();

@@ -143,8 +143,9 @@ async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
         let fault = Fault::new(Blame::User, "a query is predicted, and EXPLAIN gives its plan");
         return Err(fault.hint("name the query without EXPLAIN").into());
     }
-    if statement.schema().is_none() {
-        let fault = Fault::new(Blame::User, "only queries are predicted, and this statement gives no rows");
+    if statement.writes() || statement.schema().is_none() {
+        let what = if statement.writes() { "changes data" } else { "gives no rows" };
+        let fault = Fault::new(Blame::User, format!("only queries are predicted, and this statement {what}"));
         return Err(fault.hint("name a query; of a statement that changes data, the SELECT that finds its rows").into());
     }
     count_all(&session).await?;

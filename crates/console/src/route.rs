@@ -87,12 +87,12 @@ async fn cancel(console: &Console, caller: &Identity, request: Request<Incoming>
     // One that the caller may not see is to it as one that is not there.
     let found = console.host.activity().find(id).filter(|followed| followed.is_shown_to(caller));
     let followed = found.ok_or_else(|| no_statement(id))?;
-    let runs = followed.ending().is_none();
-    if runs {
+    // One that has ended has nothing to cancel, and one that has sent what it changes goes on.
+    let is_cancelled = followed.ending().is_none() && followed.cancel();
+    if is_cancelled {
         tracing::info!(id, by = %caller.name, "a statement is cancelled from the console");
-        followed.cancel();
     }
-    Ok(json_reply(StatusCode::OK, &json!({ "cancelled": runs })))
+    Ok(json_reply(StatusCode::OK, &json!({ "cancelled": is_cancelled })))
 }
 
 async fn query(

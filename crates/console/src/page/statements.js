@@ -91,7 +91,12 @@ function toggle(id) {
 async function end(id, button) {
   button.disabled = true;
   try {
-    await ask("/api/cancel", { id });
+    const { cancelled } = await ask("/api/cancel", { id });
+    // One that has ended meanwhile loses its button with the next look.
+    if (!cancelled) {
+      say(button, "Too late");
+      button.title = "it has sent what it changes, and goes on";
+    }
   } catch (error) {
     button.title = error.message;
   }

@@ -271,6 +271,33 @@ fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
     }
 }
 
+/// It had read nothing, and looked as if nothing were damaged.
+#[test]
+fn a_scan_that_may_not_read_all_says_so() {
+    let directory = TempDir::new().unwrap();
+    let (clear, tls) = (free_address(), free_address());
+    let drive = DriveProcess::start(directory.path(), &["--kinetic", &clear, "--kinetic-tls", &tls]);
+    let run = |words: &[&str]| {
+        let output = Command::new(pithead()).arg("kv").args(words).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let address = drive.kinetic();
+    for key in ["a", "photos/1", "z"] {
+        assert_eq!(run(&["put", key, "value", "--at", &address]).0, Some(0));
+    }
+    let key_file = directory.path().join("7.key");
+    let key_file = key_file.to_str().unwrap();
+    let made = ["acl", "7", "--allow", "range", "--prefix", "photos/", "--tls", "--at", &tls, "--new-key-file", key_file];
+    assert_eq!(run(&made).0, Some(0));
+    let as_seven = ["scan", "--identity", "7", "--key-file", key_file, "--at", &address];
+    for (from, to, behind) in [("", "zz", ""), ("photos/", "zz", "photos/1")] {
+        let (code, said) = run(&[&as_seven[..], &["--from", from, "--to", to]].concat());
+        assert!(code == Some(5) && said.contains(&format!("from \"{behind}\" on")), "{from}: {code:?} {said}");
+    }
+    assert_eq!(run(&[&as_seven[..], &["--from", "photos/", "--to", "photos/~"]].concat()), (Some(0), String::new()));
+    assert_eq!(run(&["scan", "--at", &address]).0, Some(0));
+}
+
 #[test]
 fn bounds_on_connections_are_those_of_the_drive() {
     let directory = TempDir::new().unwrap();
