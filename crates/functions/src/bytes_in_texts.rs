@@ -81,18 +81,14 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// What is compared with one another, texts as bytes where something else is bytes.
-fn beside_bytes<const N: usize>(compared: [Box<Expr>; N], schema: &DFSchema) -> Result<Transformed<[Box<Expr>; N]>> {
-    if !compared.iter().any(|expr| is_binary(expr, schema)) {
-        return Ok(Transformed::no(compared));
+fn beside_bytes<const N: usize>(mut compared: [Box<Expr>; N], schema: &DFSchema) -> Result<Transformed<[Box<Expr>; N]>> {
+    let is_bytes = compared.iter().any(|expr| is_binary(expr, schema));
+    if is_bytes {
+        for expr in &mut compared {
+            **expr = as_bytes(std::mem::take(expr.as_mut()))?;
+        }
     }
-    let mut read = Vec::with_capacity(N);
-    for expr in compared {
-        read.push(Box::new(as_bytes(*expr)?));
-    }
-    match read.try_into() {
-        Ok(read) => Ok(Transformed::yes(read)),
-        Err(_) => plan_err!("the operands of a comparison are not as many as before"),
-    }
+    Ok(Transformed::new_transformed(compared, is_bytes))
 }
 
 fn is_binary(expr: &Expr, schema: &DFSchema) -> bool {
