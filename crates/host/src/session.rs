@@ -20,7 +20,7 @@ use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fau
 use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
-use crate::activity::{unless_cancelled, without_secrets};
+use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
 use crate::dropping;
 use crate::pushdown::explain_pushdown;
@@ -309,8 +309,7 @@ impl Session {
     fn tell_slow(&self, sql: &str, watch: &mut Watch) {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
-            let sql = without_secrets(sql).into_owned();
-            watch.tell(Slow { sql, limit: Duration::from_millis(limit_ms as u64), run: None });
+            watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
     }
 

@@ -76,19 +76,17 @@ fn with_names_apart(mut statement: Statement) -> Option<Statement> {
     let _ = walk_mut(sql, &mut Again { found: &mut found, depth: usize::from(!is_result) });
     let _ = walk_mut(sql, &mut LaterBranches { found: &mut found });
     let _ = expressions_mut(sql, |expr| {
-        if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, .. } = expr
-            && reads_columns(of)
-        {
-            found = true;
-            let to = data_type.to_string();
-            let cast = std::mem::replace(expr, null());
-            *expr = call(NAMED_CAST, [cast, Expr::Value(Value::SingleQuotedString(to).into())]);
-        } else if matches!(expr, Expr::InSubquery { .. } | Expr::Exists { .. }) {
-            found = true;
-            let text = expr.to_string();
-            let predicate = std::mem::replace(expr, null());
-            *expr = call(NAMED_CAST, [predicate, Expr::Value(Value::SingleQuotedString(text).into())]);
-        }
+        let name =
+            match &*expr {
+                Expr::Cast {
+                    kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, ..
+                } if reads_columns(of) => data_type.to_string(),
+                Expr::InSubquery { .. } | Expr::Exists { .. } => expr.to_string(),
+                _ => return ControlFlow::<()>::Continue(()),
+            };
+        found = true;
+        let named = std::mem::replace(expr, null());
+        *expr = call(NAMED_CAST, [named, Expr::Value(Value::SingleQuotedString(name).into())]);
         ControlFlow::<()>::Continue(())
     });
     found.then_some(statement)

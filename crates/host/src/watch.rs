@@ -133,7 +133,7 @@ impl Watch {
             |(query, prepared)| lines(&explain::annotated(query, prepared, self.rows)),
         );
         let plan = without_secrets(&plan);
-        let statement: String = slow.sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        let statement: String = without_secrets(&slow.sql).split_whitespace().collect::<Vec<_>>().join(" ");
         tracing::warn!(
             target: "pithead_host::slow",
             seconds = took.as_secs_f64(),
