@@ -133,22 +133,13 @@ impl ColumnPlaces {
     }
 }
 
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-fn are_bytes(data_type: &DataType) -> bool {
-    use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
-    matches!(data_type, Binary | LargeBinary | BinaryView | FixedSizeBinary(_))
-}
-
 /// Whether values of one type are never those of another, whichever they are: texts would have to be read, and numbers and moments say
 /// nothing of each other without a unit.
 fn is_of_another_kind(from: &DataType, to: &DataType) -> bool {
     let from = plain_type(from);
-    match is_text(to) || from.is_null() {
+    match to.is_string() || from.is_null() {
         true => false,
-        false => is_text(&from) || from.is_temporal() != to.is_temporal(),
+        false => from.is_string() || from.is_temporal() != to.is_temporal(),
     }
 }
 
@@ -166,7 +157,7 @@ fn unaltered(column: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
     // Views, dictionaries and runs stand for what they have.
     let plain = plain_type(column.data_type());
     let column = if plain == *column.data_type() { Arc::clone(column) } else { cast(column, &plain)? };
-    match is_text(&plain) && is_text(to) || are_bytes(&plain) && are_bytes(to) {
+    match plain.is_string() && to.is_string() || plain.is_binary() && to.is_binary() {
         true => cast(&column, to),
         false => converted(&column, to),
     }
