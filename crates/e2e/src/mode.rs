@@ -37,7 +37,8 @@ const FILTERED: &[&str] = &["SET pithead.level = 2", "SET pithead.summary_cache 
 const STORED: &[&str] = &["SET pithead.level = 0", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 const HINTED: &[&str] = &["SET pithead.level = 1", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 const MIXED: &[&str] = &["SET pithead.level = 'random:11'", "SET pithead.slice_cache = 1000000"];
-const LYING_SAMPLES: &[&str] = &["SET pithead.sample = 'lying:5'", "SET pithead.summary_cache = off"];
+const LYING_SAMPLES: &[&str] =
+    &["SET pithead.sample = 'lying:5'", "SET pithead.before_joins = always", "SET pithead.summary_cache = off"];
 const REPLANNED: &[&str] = &[
     "SET pithead.replan = 'random:1'",
     "SET pithead.sample = off",

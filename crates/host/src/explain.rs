@@ -103,8 +103,7 @@ impl Text {
     fn query(&mut self, prepared: &Prepared, depth: usize) {
         for part in &prepared.shared {
             let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
-            self.line("", depth, format!("computed first, {rows} rows, for the query and a scalar subquery:"));
-            self.query(&part.prepared, depth + 1);
+            self.once(part, depth, &format!("computed first, {rows} rows, for the query and a scalar subquery"));
         }
         for (scalar, value) in &prepared.scalars {
             self.line("", depth, format!("scalar subquery, run first: {value}"));
@@ -113,8 +112,7 @@ impl Text {
         for part in &prepared.first {
             let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
             let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
-            self.line("", depth, format!("computed first{actual}, for its keys:"));
-            self.query(&part.prepared, depth + 1);
+            self.once(part, depth, &format!("computed first{actual}, for its keys"));
         }
         for table in &prepared.kept {
             let rows: usize = table.batches.iter().map(RecordBatch::num_rows).sum();
@@ -126,6 +124,16 @@ impl Text {
         }
         self.samples(prepared, depth);
         self.host(&prepared.decomposition, &prepared.decomposition.super_plan, prepared, depth);
+    }
+
+    /// A part that is computed first, and how, where it was not said yet.
+    fn once(&mut self, part: &Arc<PreparedInput>, depth: usize, text: &str) {
+        if self.shown.contains(&Arc::as_ptr(part)) {
+            return self.line("", depth, format!("{text}, as above"));
+        }
+        self.shown.push(Arc::as_ptr(part));
+        self.line("", depth, format!("{text}:"));
+        self.query(&part.prepared, depth + 1);
     }
 
     /// What samples told of predicates, the most restrictive first, beside what bounds alone would, and what turned out.

@@ -38,7 +38,7 @@ pub(crate) async fn explain_pushdown(query: &Query, plan: LogicalPlan) -> Result
     }
     let mut lines = Vec::new();
     walk(&prepared, &prepared.decomposition.super_plan, 0, &mut lines);
-    for table in prepared.tables.iter().map(Arc::as_ref).chain(&prepared.first) {
+    for table in prepared.tables.iter().chain(&prepared.first) {
         lines.push(Line { operator: "computed first:".to_owned(), ..Line::default() });
         walk(&table.prepared, &table.prepared.decomposition.super_plan, 1, &mut lines);
     }

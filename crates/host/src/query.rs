@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
-use datafusion::common::ScalarValue;
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
+use pithead_model::{Blame, Fault};
 use pithead_plan::{
     Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, is_volatile, narrowed, order_joins, reduce_by_joins,
     replace_scalar_queries, scalar_queries,
@@ -21,11 +21,12 @@ use pithead_plan::{
 
 use crate::aside::{aside, aside_waiting, is_large};
 use crate::elsewhere::{self, Placed};
+use crate::kept_rows::KeptRows;
 use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
-use crate::shared_rows::SharedRows;
+use crate::shared_rows::{SharedParts, SharedRows};
 use crate::sub_plans::FromAbove;
 use crate::{Host, Settings};
 use pithead_remote::{QueryProfile, SubPlanProfile};
@@ -46,8 +47,12 @@ pub(crate) struct Query {
     pub(crate) state: SessionState,
     pub(crate) settings: Settings,
     pub(crate) profile: Arc<QueryProfile>,
-    /// Tables to ship that were computed already: a query may need one in several places.
+    /// Tables to ship, and parts computed first, that are there already: a statement may need one in several places.
     pub(crate) computed: Mutex<Vec<Arc<PreparedInput>>>,
+    /// What its queries have in common with their scalar subqueries.
+    pub(crate) shared: SharedParts,
+    /// The memory of all these rows.
+    pub(crate) kept: KeptRows,
     /// Where the query is a sub-plan that a host above has sent.
     pub(crate) from_above: Option<FromAbove>,
     /// Where the query is a sample: the pages that it reads.
@@ -64,11 +69,11 @@ pub(crate) struct Prepared {
     /// What samples told of its predicates, the most restrictive first.
     pub(crate) samples: Vec<SampleReport>,
     /// What it has in common with its scalar subqueries, which is computed before them.
-    pub(crate) shared: Vec<PreparedInput>,
+    pub(crate) shared: Vec<Arc<PreparedInput>>,
     /// Scalar subqueries, and their values.
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
     /// Small sides of joins, computed first for their keys.
-    pub(crate) first: Vec<PreparedInput>,
+    pub(crate) first: Vec<Arc<PreparedInput>>,
     /// Tables to ship.
     pub(crate) tables: Vec<Arc<PreparedInput>>,
     /// Tables that were to be shipped, and turned out better kept at the host.
@@ -171,8 +176,7 @@ impl Query {
         let mut first = Vec::new();
         for part in reduced.first {
             let input = &part.input;
-            let prepared = self.prepare_optimised(input.plan.clone(), mode, options.clone()).await?;
-            let Some((prepared, known)) = self.computed_rows(input, prepared, mode).await? else {
+            let Some((prepared, known)) = self.table(input, mode, &options).await? else {
                 tracing::debug!(part = %input.name, "too large to reduce by; planning without");
                 return self.prepare_optimised(ordered, mode, settings).await;
             };
@@ -228,12 +232,19 @@ impl Query {
                 let started = std::time::Instant::now();
                 let cut = aside_waiting(is_large, decomposer.cut(&plan, &options)).await?;
                 tracing::debug!(us = started.elapsed().as_micros(), "cut");
-                let mut missing: Vec<&Input> = Vec::new();
+                let (mut missing, not_shipped): (Vec<&Input>, usize) = (Vec::new(), options.not_shipped.len());
                 for input in cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs) {
-                    let known = tables.iter().map(|table| &table.plan).chain(missing.iter().map(|input| &input.plan));
-                    if !known.into_iter().any(|plan| *plan == input.plan) {
-                        missing.push(input);
+                    let mut known = tables.iter().map(|table| &table.plan).chain(missing.iter().map(|input| &input.plan));
+                    if known.any(|plan| *plan == input.plan) {
+                        continue;
                     }
+                    match is_drawn_again(&plan, &input.plan).map_err(fault_from_datafusion)? {
+                        true => options.not_shipped.push(input.plan.clone()),
+                        false => missing.push(input),
+                    }
+                }
+                if options.not_shipped.len() > not_shipped {
+                    continue;
                 }
                 if missing.is_empty() {
                     return Ok(self.prepared(cut, tables));
@@ -256,7 +267,7 @@ impl Query {
         .boxed()
     }
 
-    /// A table to ship; none if it is too large.
+    /// A table to ship, or a part that is computed first; none if it is too large.
     async fn table(
         &self,
         input: &Input,
@@ -288,26 +299,6 @@ impl Query {
         Prepared { decomposition, profiles, samples, shared, scalars, first, tables, kept, replans, placed }
     }
 
-    /// The rows of a prepared query as a table of these columns; none if they are too large to ship.
-    pub(crate) async fn collect(&self, schema: SchemaRef, prepared: &Prepared) -> Result<Option<Vec<RecordBatch>>, Fault> {
-        let mut rows = self.execute(prepared).await?;
-        let (mut batches, mut bytes) = (Vec::new(), 0);
-        while let Some(batch) = rows.next().await {
-            let batch = batch.map_err(fault_from_datafusion)?;
-            if batch.num_rows() == 0 {
-                continue;
-            }
-            bytes += pithead_door::batch_bytes(&batch);
-            if bytes > SHIPPED_BYTES_MAX {
-                return Ok(None);
-            }
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let renamed = RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options);
-            batches.push(renamed.map_err(|error| Fault::bug(format!("a part has other columns than planned: {error}")))?);
-        }
-        Ok(Some(batches))
-    }
-
     fn scalar(&self, plan: LogicalPlan) -> BoxFuture<'_, Result<(Prepared, ScalarValue), Fault>> {
         async move { self.run_scalar(plan).await }.boxed()
     }
@@ -334,9 +325,14 @@ impl Query {
         Ok((prepared, value))
     }
 
-    /// Starts a prepared query, at the workers if there are any and they can run it. Where they do, this host plans nothing unless they
-    /// fail.
+    /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
+        Ok(self.kept.until_end_of(self.started(prepared).await?))
+    }
+
+    /// The rows from the workers, if there are any and they can run it, or from here. Where they do, this host plans nothing unless
+    /// they fail.
+    async fn started(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
         let remote = RemotePlanner::for_workers(self, prepared)?;
         let far = self.placed(prepared, remote.clone()).await?;
         let remote = remote.replannable(self, prepared)?;
@@ -381,6 +377,18 @@ impl Query {
 fn run(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<SendableRecordBatchStream, Fault> {
     let config = narrowed(state.config().clone(), &plan);
     execute_stream(plan, Arc::new(TaskContext::from(state).with_session_config(config))).map_err(fault_from_datafusion)
+}
+
+/// Whether a part with random values occurs again in a plan. It has others each time, so no one table serves all places.
+fn is_drawn_again(plan: &LogicalPlan, part: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let mut places = 0;
+    if is_volatile(part)? {
+        plan.apply(|node| {
+            places += usize::from(node == part);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(places > 1)
 }
 
 /// A computed table as the next cut is to see it.

@@ -21,7 +21,8 @@ use pithead_model::{Blame, Fault, SliceSpan};
 use pithead_plan::{CutOptions, HostCost, ReplanPoint, Rest, Sampled, SubPlan, counted_by, replannable, with_replan_point};
 use pithead_remote::{Brake, Measured, QueryProfile, SubPlanProfile};
 
-use crate::query::{Mode, Prepared, PreparedInput, Query};
+use crate::kept_rows::KeptRows;
+use crate::query::{Mode, Prepared, Query};
 use crate::table::DatasetTable;
 use crate::{Host, Settings};
 
@@ -164,6 +165,8 @@ impl Anew {
             profile: Arc::clone(profile),
             // Plans do not tell a part of a dataset from all of it.
             computed: Mutex::default(),
+            shared: Mutex::default(),
+            kept: KeptRows::new(&self.state),
             from_above: None,
             pages: None,
             replans_left: self.replans_left,
@@ -320,8 +323,8 @@ impl Anew {
 
 /// What a plan is expected to cost, with the parts that are computed before it.
 fn cost_of(prepared: &Prepared) -> HostCost {
-    let before = prepared.first.iter().chain(prepared.tables.iter().map(Arc::as_ref));
-    before.map(|part: &PreparedInput| cost_of(&part.prepared)).fold(prepared.decomposition.cost, HostCost::and)
+    let before = prepared.first.iter().chain(&prepared.tables);
+    before.map(|part| cost_of(&part.prepared)).fold(prepared.decomposition.cost, HostCost::and)
 }
 
 fn find_point(plan: &LogicalPlan) -> Option<&ReplanPoint> {

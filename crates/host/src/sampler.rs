@@ -14,6 +14,7 @@ use pithead_model::{Blame, Fault, PAGE_ROWS, PageSample, SliceSpan};
 use pithead_plan::{CutOptions, DatasetFacts, SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
 use pithead_remote::{QueryProfile, SubPlanProfile};
 
+use crate::kept_rows::KeptRows;
 use crate::query::{Mode, Query};
 
 /// Pages of a table that a sample looks at, where it has so many.
@@ -165,6 +166,8 @@ impl Query {
             settings: self.settings.for_sample(),
             profile: Arc::clone(&self.profile),
             computed: Mutex::default(),
+            shared: Mutex::default(),
+            kept: KeptRows::new(&self.state),
             from_above: None,
             pages: Some(SampledPages { pages, seed: seed(&question.facts) }),
             replans_left: 0,

@@ -23,6 +23,7 @@ use pithead_remote::QueryProfile;
 use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
 use crate::dropping;
+use crate::kept_rows::KeptRows;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::query_plan::QueryPlan;
@@ -590,9 +591,11 @@ impl Session {
         let query = Query {
             host: self.host.clone(),
             settings: Settings::of(&state),
+            kept: KeptRows::new(&state),
             state,
             profile: QueryProfile::start(),
             computed: Mutex::default(),
+            shared: Mutex::default(),
             from_above: None,
             pages: None,
             replans_left: REPLANS_MAX,

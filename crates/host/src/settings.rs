@@ -12,7 +12,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, Statement as Sql};
 use pithead_door::SessionOptions;
 use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
-use pithead_plan::CutOptions;
+use pithead_plan::{BeforeJoins, CutOptions};
 
 use crate::energy;
 use crate::replan::{Replanning, parse_replanning};
@@ -46,6 +46,9 @@ extensions_options! {
         pub join_order: bool, default = true
         /// Keys of small sides of joins go to the drives, so that rows which the join would drop stay there.
         pub join_filters: bool, default = true
+        /// A side of a join is grouped, and what one side suffices for is computed, before the join. auto: where that keeps many
+        /// bytes off the link; always: wherever the answer is the same, for tests; off.
+        pub before_joins: String, default = "auto".to_owned()
         /// Groups that a query and its scalar subqueries both need are computed once, where the drives are in this process.
         pub share_parts: bool, default = true
         /// A few pages of tables are looked at before joins are ordered, where bounds do not tell how many rows pass. auto: where it may
@@ -196,9 +199,24 @@ impl Settings {
             aggregates: self.pushdown_aggregates,
             joins: self.pushdown_joins,
             top_k: self.pushdown_top_k,
+            in_process,
+            // The text was checked when the setting was made.
+            before_joins: parse_before_joins(&self.before_joins).unwrap_or(BeforeJoins::Auto),
             ship_bytes_max: self.ship_bytes_max as f64,
             one_round_bytes_min: self.one_round_bytes_min as f64 * if in_process { IN_PROCESS_BYTES } else { 1.0 },
             ..CutOptions::default()
+        }
+    }
+}
+
+fn parse_before_joins(text: &str) -> Result<BeforeJoins, Fault> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "auto" | "true" => Ok(BeforeJoins::Auto),
+        "always" => Ok(BeforeJoins::Always),
+        "off" | "false" => Ok(BeforeJoins::Off),
+        other => {
+            let what = format!("expected auto, always or off, got {other:?}");
+            Err(Fault::new(Blame::User, what).hint("SET pithead.before_joins = auto"))
         }
     }
 }
@@ -259,6 +277,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     }
     if name == "pithead.sample" {
         parse_sampling(&value)?;
+    }
+    if name == "pithead.before_joins" {
+        parse_before_joins(&value)?;
     }
     if name == "pithead.replan" {
         parse_replanning(&value)?;

@@ -29,6 +29,7 @@ use pithead_model::{
 use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 
 use crate::aside::aside_waiting;
+use crate::kept_rows::KeptRows;
 use crate::query::{Mode, Query};
 use crate::schemas::CATALOG;
 use crate::table::DatasetTable;
@@ -130,10 +131,12 @@ impl SubPlans {
         let numbers = parts.iter().map(|part| (part.part.name.clone(), part.part.partition)).collect();
         let query = Query {
             host: self.host.clone(),
+            kept: KeptRows::new(&state),
             state,
             settings,
             profile: QueryProfile::start(),
             computed: Mutex::default(),
+            shared: Mutex::default(),
             from_above: Some(FromAbove { numbers, driving, done, sample: request.options.sample }),
             pages: None,
             replans_left: 0,

@@ -24,6 +24,9 @@ use crate::piece::Piece;
 
 impl Cutter<'_> {
     pub(crate) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Outcome> {
+        if let Some(outcome) = self.aggregate_of_join(plan, aggregate)? {
+            return Ok(outcome);
+        }
         let input = self.visit(&aggregate.input)?;
         self.aggregate_over(plan, aggregate, input)
     }
@@ -106,12 +109,19 @@ impl Cutter<'_> {
         )?;
         let grown = self.grown(piece.clone(), LogicalPlan::Aggregate(parts), plan);
         let sealed = self.seal(&grown, Arc::new(names), &estimate, Level::Whole);
-        Ok(Some((split.merge(aggregate, sealed)?, cost)))
+        let groups = (0..aggregate.group_expr.len()).map(part).collect();
+        let (_, merged) = split.merge_by(aggregate, groups, sealed)?;
+        Ok(Some((LogicalPlan::Projection(merged), cost)))
     }
 }
 
 fn part_field(index: usize, field: &datafusion::arrow::datatypes::Field) -> datafusion::arrow::datatypes::Field {
-    field.clone().with_name(own("part", index))
+    field.clone().with_name(part_name(index))
+}
+
+/// The name of a column of the first step.
+pub(crate) fn part_name(index: usize) -> String {
+    own("part", index)
 }
 
 fn part(index: usize) -> Expr {
@@ -129,12 +139,12 @@ fn over(aggregate: &Aggregate, input: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// An aggregate that is computed in two steps.
-struct Split<'a> {
+pub(crate) struct Split<'a> {
     state: &'a SessionState,
     /// The groups of the first step: those of the aggregate, then the arguments of its DISTINCT functions.
-    groups: Vec<Expr>,
+    pub(crate) groups: Vec<Expr>,
     /// The functions of the first step.
-    parts: Vec<Expr>,
+    pub(crate) parts: Vec<Expr>,
     /// How each of the aggregate's functions is computed from the first step's columns.
     merges: Vec<Merge>,
 }
@@ -176,7 +186,7 @@ fn counted(count: Expr, schema: &DFSchema) -> Result<Expr, String> {
 
 impl<'a> Split<'a> {
     /// The two steps. The error says why there are none.
-    fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
+    pub(crate) fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
         let mut split = Split { state, groups: aggregate.group_expr.clone(), parts: vec![], merges: vec![] };
         let functions: Vec<AggregateFunction> =
             aggregate.aggr_expr.iter().map(function).collect::<Option<_>>().ok_or("not a function")?;
@@ -297,22 +307,33 @@ impl<'a> Split<'a> {
         self.groups.len() + index
     }
 
-    /// The second step over the first one's columns, with the aggregate's own output.
-    fn merge(&self, aggregate: &Aggregate, parts: LogicalPlan) -> Result<LogicalPlan> {
-        let own_groups = aggregate.group_expr.len();
-        let groups: Vec<Expr> = (0..own_groups).map(part).collect();
+    /// Whether a function is computed from a group of the first step itself.
+    pub(crate) fn merges(&self, group: usize) -> bool {
+        self.merges.iter().any(|merge| matches!(merge, Merge::Again(_, index) if *index == group))
+    }
+
+    /// The second step over the first one's columns, grouped by these expressions, and the aggregate's own output over it.
+    pub(crate) fn merge_by(
+        &self,
+        aggregate: &Aggregate,
+        groups: Vec<Expr>,
+        parts: LogicalPlan,
+    ) -> Result<(Aggregate, Projection)> {
         let mut merged = Vec::new();
         let mut values = Vec::new();
         for merge in &self.merges {
             values.push(self.value(merge, &mut merged)?);
         }
-        let step = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(parts), groups.clone(), merged)?);
-        let outputs = groups.into_iter().chain(values).zip(aggregate.schema.iter());
+        let own_groups = groups.len();
+        let step = Aggregate::try_new(Arc::new(parts), groups, merged)?;
+        let groups = step.schema.columns().into_iter().take(own_groups).map(Expr::Column);
+        let outputs = groups.chain(values).zip(aggregate.schema.iter());
         let exprs = outputs.map(|(expr, (qualifier, field))| {
-            Ok(typed(expr, field.data_type(), step.schema())?.alias_qualified(qualifier.cloned(), field.name()))
+            Ok(typed(expr, field.data_type(), &step.schema)?.alias_qualified(qualifier.cloned(), field.name()))
         });
         let exprs = exprs.collect::<Result<Vec<_>>>()?;
-        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
+        let projection = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(step.clone())))?;
+        Ok((step, projection))
     }
 
     /// A function's value over the second step's columns. Adds the columns that it needs.

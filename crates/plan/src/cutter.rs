@@ -185,12 +185,16 @@ impl<'a> Cutter<'a> {
         }
         let Some(point) = ReplanPoint::of(plan) else { return self.at_host(plan, "only the host runs it") };
         let below = self.visit(&point.input)?;
-        // Where all of it is at the drives, there is nothing to plan anew.
+        Ok(self.replan_point_over(point, below))
+    }
+
+    /// The point over a plan that was visited already. Where all of it is at the drives, there is nothing to plan anew.
+    pub(crate) fn replan_point_over(&self, point: &ReplanPoint, below: Outcome) -> Outcome {
         if self.is_draft() || remote(&below.host).is_some() {
-            return Ok(below);
+            return below;
         }
         let host = ReplanPoint { input: below.host, region: Arc::clone(&point.region) }.node();
-        Ok(Outcome { host, ..below })
+        Outcome { host, ..below }
     }
 
     /// The operator at the host, over its inputs at the host.
@@ -367,6 +371,11 @@ impl<'a> Cutter<'a> {
 
     fn projection(&mut self, plan: &LogicalPlan, projection: &Projection) -> Result<Outcome> {
         let input = self.visit(&projection.input)?;
+        self.projection_over(plan, projection, input)
+    }
+
+    /// The projection of an input that was visited already.
+    pub(crate) fn projection_over(&mut self, plan: &LogicalPlan, projection: &Projection, input: Outcome) -> Result<Outcome> {
         let estimate = input.estimate.project(&projection.expr, projection.input.schema(), &projection.schema);
         let over = |input: LogicalPlan| -> Result<LogicalPlan> {
             Ok(LogicalPlan::Projection(Projection::try_new_with_schema(

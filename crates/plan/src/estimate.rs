@@ -226,7 +226,7 @@ impl Estimate {
         self
     }
 
-    fn column(&self, expr: &Expr, schema: &DFSchema) -> Option<&ColumnEstimate> {
+    pub(crate) fn column(&self, expr: &Expr, schema: &DFSchema) -> Option<&ColumnEstimate> {
         match expr {
             Expr::Column(column) => self.columns.get(schema.index_of_column(column).ok()?),
             Expr::Alias(alias) => self.column(&alias.expr, schema),

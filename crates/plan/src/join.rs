@@ -21,7 +21,7 @@ const DISTINCT_GAIN: f64 = 0.6;
 
 /// A side of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(crate) enum Side {
     Left,
     Right,
 }
@@ -217,6 +217,16 @@ fn preserved(join_type: JoinType) -> &'static [Side] {
     }
 }
 
+/// Whether rows of the other side without a match have NULLs for the columns of this one.
+pub(crate) fn is_supplied(join_type: JoinType, side: Side) -> bool {
+    match join_type {
+        JoinType::Left => side == Side::Right,
+        JoinType::Right => side == Side::Left,
+        JoinType::Full => true,
+        _ => false,
+    }
+}
+
 /// The columns of the other side that are equal to the partition key of `piece`, where the join's equalities name the
 /// whole key. A row of that side can match on one drive only, which the hash of these columns finds.
 fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
@@ -286,7 +296,7 @@ fn equal_columns(join: &Join, keys: &KeyClasses) -> KeyClasses {
 }
 
 /// The same join over other plans with the same columns.
-fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan> {
     let joined = Join::try_new(
         Arc::new(left),
         Arc::new(right),

@@ -11,12 +11,15 @@ use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalN
 use crate::Estimate;
 
 /// Represents, in every place where it occurs in a plan, a part of that plan which the host computes first.
+///
+/// Two leaves are equal where their parts are. A statement has several queries, and each of them names its parts anew, so names
+/// would take the rows of one for those of another.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownRows {
-    /// The name that distinguishes it from others in the same query.
+    /// The name that EXPLAIN shows.
     pub(crate) name: String,
-    /// The columns of the part.
-    pub(crate) schema: DFSchemaRef,
+    /// The part.
+    pub(crate) part: Arc<LogicalPlan>,
     /// The estimate of its rows.
     pub(crate) estimate: Estimate,
 }
@@ -30,7 +33,7 @@ impl KnownRows {
 
 impl PartialEq for KnownRows {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.schema == other.schema
+        self.part == other.part
     }
 }
 
@@ -38,13 +41,13 @@ impl Eq for KnownRows {}
 
 impl PartialOrd for KnownRows {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        self.name.partial_cmp(&other.name)
+        self.part.partial_cmp(&other.part)
     }
 }
 
 impl Hash for KnownRows {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.part.hash(state);
     }
 }
 
@@ -58,7 +61,7 @@ impl UserDefinedLogicalNodeCore for KnownRows {
     }
 
     fn schema(&self) -> &DFSchemaRef {
-        &self.schema
+        self.part.schema()
     }
 
     fn expressions(&self) -> Vec<Expr> {

@@ -28,6 +28,8 @@ pub fn shown_merge(plan: &LogicalPlan) -> Option<(String, &LogicalPlan)> {
     let LogicalPlan::Aggregate(merge) = finish.input.as_ref() else { return None };
     let is_own = |name: &str| name.starts_with(RESERVED);
     let grouped = merge.group_expr.iter().all(|expr| matches!(expr, Expr::Column(column) if is_own(&column.name)));
+    // Parts of groups that were made before a join are merged by other groups.
+    let grouped = grouped || !merge.aggr_expr.is_empty();
     let merged = merge.aggr_expr.iter().all(|expr| matches!(expr, Expr::Alias(alias) if is_own(&alias.name)));
     let names: Vec<String> = finish.schema.columns().iter().map(Column::flat_name).collect();
     if !(grouped && merged) || names.len() < merge.group_expr.len() {

@@ -24,12 +24,26 @@ pub struct CutOptions {
     pub ship_bytes_max: f64,
     /// The least number of bytes to keep off the link for which a single partition is executed whole, on one thread.
     pub one_round_bytes_min: f64,
+    /// All drives are in the host's own process: rows pass by pointer, and what takes time is to compute them.
+    pub in_process: bool,
+    /// What of aggregates is done before their joins.
+    pub before_joins: BeforeJoins,
     /// Inputs that turned out to be too large to ship.
     pub not_shipped: Vec<LogicalPlan>,
     /// Parts of the plan that were computed already: the host has their rows, and their sizes are known.
     pub computed: Vec<(LogicalPlan, Computed)>,
     /// What samples told of predicates.
     pub samples: Samples,
+}
+
+/// When a side of a join is grouped, and what it suffices for is computed, before the join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeforeJoins {
+    Off,
+    /// Where that keeps many bytes off the link.
+    Auto,
+    /// Wherever the answer is the same, for tests.
+    Always,
 }
 
 /// A part of a plan that was computed already.
@@ -58,6 +72,8 @@ impl Default for CutOptions {
             top_k: true,
             ship_bytes_max: SHIPPED_BYTES_MAX as f64 / 2.0,
             one_round_bytes_min: 1e6,
+            in_process: false,
+            before_joins: BeforeJoins::Auto,
             not_shipped: Vec::new(),
             computed: Vec::new(),
             samples: Samples::default(),

@@ -16,13 +16,17 @@ use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan, Projection, S
 use pithead_model::SHIPPED_BYTES_MAX;
 
 use crate::cutter::Cutter;
+use crate::join::Side;
+use crate::key_sources::{KeySource, below, key_sources};
 use crate::known_rows::KnownRows;
 use crate::names::own;
 use crate::recursion::stands_alone;
-use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
+use crate::{Catalogue, CutOptions, Estimate, Input, PlanError, is_volatile};
 
 /// The least bytes on the link that a side must cost for a reduction to be considered.
 const WORTH_BYTES: f64 = 100e3;
+/// The largest share of the keys there are that a part of a side may have to be looked at by itself.
+const KEYS_SHARE_MAX: f64 = 0.9;
 /// The largest share of all bytes on the link that a reduction may leave.
 const GAIN: f64 = 0.9;
 
@@ -62,8 +66,13 @@ pub fn reduce_by_joins(
     // The order is post-order, so that a side that a join has reduced can reduce what is joined to it above.
     while let Some(found) = nth_join(&reduced.plan, number).cloned() {
         let mut best: Option<(Reduced, f64, Join)> = None;
-        for (source, keys) in choices(&found) {
-            let Some((candidate, join)) = reducer.candidate(&reduced, &found, source, &keys, number)? else { continue };
+        let sources = choices(&found).into_iter().flat_map(|(side, keys)| {
+            key_sources(&found, side, &keys).into_iter().map(move |source| (side, keys.clone(), source))
+        });
+        for (side, keys, source) in sources.collect::<Vec<_>>() {
+            let Some((candidate, join)) = reducer.candidate(&reduced, &found, (side, &keys), &source, number)? else {
+                continue;
+            };
             let after = reducer.cost(&candidate)?;
             if best.as_ref().is_none_or(|(_, least, _)| after < *least) {
                 best = Some((candidate, after, join));
@@ -78,13 +87,6 @@ pub fn reduce_by_joins(
         number += 1;
     }
     Ok(reduced)
-}
-
-/// A side of a join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
 }
 
 /// The sides whose keys may reduce the other side: those where rows of the other side without a match do not appear in
@@ -122,47 +124,57 @@ impl Reducer<'_> {
         Ok(cost)
     }
 
-    /// The plan in which the other side of its `number`th join is reduced by these keys of `source`, and that join in
-    /// it. None where the reduction is of no use.
+    /// The plan in which the other side of its `number`th join is reduced by these keys of a side, from this part of it, and that join
+    /// in it. None where the reduction is of no use.
     fn candidate(
         &mut self,
         reduced: &Reduced,
         join: &Join,
-        source: Side,
-        keys: &[usize],
+        (side, keys): (Side, &[usize]),
+        source: &KeySource,
         number: usize,
     ) -> Result<Option<(Reduced, Join)>> {
         if join.null_aware || join.null_equality != NullEquality::NullEqualsNothing || join.on.is_empty() {
             return Ok(None);
         }
-        let (small, large) = match source {
+        let (small, large) = match side {
             Side::Left => (&join.left, &join.right),
             Side::Right => (&join.right, &join.left),
         };
-        let small_is = self.cutter.visit_part(small)?;
-        let large_is = self.cutter.visit_part(large)?;
-        // The side is computed whole at the host; only its keys are shipped.
-        let is_small = small_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && small_is.estimate.rows < large_is.estimate.rows;
-        if !is_small || large_is.host_cost < WORTH_BYTES || !stands_alone(small) {
+        let Some(estimate) = self.judged(source, large)? else { return Ok(None) };
+        let columns = keys.iter().filter_map(|key| join.on.get(*key));
+        let columns = columns.map(|(left, right)| if side == Side::Left { right } else { left });
+        let Some(columns) = columns.map(|key| key.try_as_col().cloned()).collect::<Option<Vec<Column>>>() else {
             return Ok(None);
-        }
-        let on = keys.iter().filter_map(|key| join.on.get(*key));
-        let on = on.map(|(left, right)| if source == Side::Left { (left, right) } else { (right, left) });
-        let pairs: Option<Vec<_>> = on.map(|(own, other)| Some((own.clone(), other.try_as_col()?.clone()))).collect();
-        let Some(pairs) = pairs else { return Ok(None) };
-        self.keys += 1;
-        let (first, leaf) = self.first(reduced, small, small_is.estimate);
-        let keys = keys_of(&leaf, pairs.iter().map(|(own, _)| own), self.keys)?;
-        let columns: Vec<Column> = pairs.into_iter().map(|(_, other)| other).collect();
-        let large = push(&without(large, small, &leaf)?, &columns, &keys)?;
-        let (left, right) = match source {
-            Side::Left => (leaf.clone(), large),
-            Side::Right => (large, leaf.clone()),
         };
+        self.keys += 1;
+        let (first, leaf) = self.first(reduced, &source.part, estimate);
+        let keys = keys_of(&leaf, source.keys.iter(), self.keys)?;
+        let large = push(&without(large, &source.part, &leaf)?, &columns, &keys)?;
+        let small = if source.is_whole { leaf.clone() } else { without(small, &source.part, &leaf)? };
+        let (left, right) = if side == Side::Left { (small, large) } else { (large, small) };
         let join = Join { left: Arc::new(left), right: Arc::new(right), ..join.clone() };
         let plan = replace_join(&reduced.plan, &mut { number }, &LogicalPlan::Join(join.clone()))?;
         let plan = plan.unwrap_or_else(|| LogicalPlan::clone(&reduced.plan));
-        Ok(Some((Reduced { plan: Arc::new(without(&plan, small, &leaf)?), first }, join)))
+        Ok(Some((Reduced { plan: Arc::new(without(&plan, &source.part, &leaf)?), first }, join)))
+    }
+
+    /// The estimate of a part whose keys may reduce what it is joined with; none: that would be of no use, or be wrong.
+    fn judged(&mut self, source: &KeySource, large: &LogicalPlan) -> Result<Option<Estimate>> {
+        let part_is = self.cutter.visit_part(&source.part)?;
+        let large_is = self.cutter.visit_part(large)?;
+        // The part is computed whole at the host; only its keys are shipped.
+        let is_small = part_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && part_is.estimate.rows < large_is.estimate.rows;
+        // A side with random values has others in each place where it occurs, and one leaf would stand for all of them.
+        if !is_small || large_is.host_cost < WORTH_BYTES || !stands_alone(&source.part) || is_volatile(&source.part)? {
+            return Ok(None);
+        }
+        // Of a part that is joined first, all keys are as good as none.
+        let schema = source.part.schema();
+        let is_choice = |key: &Expr| {
+            part_is.estimate.column(key, schema).is_some_and(|column| column.distinct < column.domain * KEYS_SHARE_MAX)
+        };
+        Ok((source.is_whole || source.keys.iter().any(is_choice)).then_some(part_is.estimate))
     }
 
     /// The parts to compute first, including this one, and the leaf that represents it.
@@ -172,8 +184,7 @@ impl Reducer<'_> {
             return (first, LogicalPlan::clone(part));
         }
         let name = format!("first_{}", first.len() + 1);
-        let leaf =
-            KnownRows { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone().settled() }.leaf();
+        let leaf = KnownRows { name: name.clone(), part: Arc::clone(part), estimate: estimate.clone().settled() }.leaf();
         let input = Arc::new(Input { name, plan: LogicalPlan::clone(part), spread: None, estimate });
         first.push(First { leaf: leaf.clone(), input, plan: Arc::clone(part) });
         (first, leaf)
@@ -243,26 +254,6 @@ fn push(plan: &LogicalPlan, columns: &[Column], keys: &Keys) -> Result<LogicalPl
         false,
     )?;
     Ok(LogicalPlan::Join(join))
-}
-
-/// The input of an operator that keeps or drops whole rows, and the names of the columns there.
-fn below<'p>(plan: &'p LogicalPlan, columns: &[Column]) -> Option<(&'p LogicalPlan, Vec<Column>)> {
-    match plan {
-        LogicalPlan::SubqueryAlias(alias) => {
-            let inner = alias.input.schema().columns();
-            let rename = |column: &Column| Some(inner.get(alias.schema.maybe_index_of_column(column)?)?.clone());
-            Some((&alias.input, columns.iter().map(rename).collect::<Option<_>>()?))
-        }
-        LogicalPlan::Projection(projection) => {
-            let rename = |column: &Column| {
-                let expr = projection.expr.get(projection.schema.maybe_index_of_column(column)?)?;
-                expr.clone().unalias().try_as_col().cloned()
-            };
-            Some((&projection.input, columns.iter().map(rename).collect::<Option<_>>()?))
-        }
-        LogicalPlan::Filter(filter) => Some((&filter.input, columns.to_vec())),
-        _ => None,
-    }
 }
 
 /// The names of the columns below an aggregate, if they are among its groups.

@@ -14,10 +14,21 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Logi
 
 use crate::ScalarQuery;
 use crate::cutter::{renamed_scan, unaliased};
+use crate::names::own;
 use crate::recursion::stands_alone;
 
 /// Functions whose value over all rows is their own value over those of the groups.
 const FUNCTIONS_OF_THEMSELVES: [&str; 3] = ["sum", "min", "max"];
+
+/// A table that has the rows of a part.
+#[derive(Clone)]
+pub struct PartTable {
+    /// The part's place among those of its statement. Plans are equal where the names of their tables and columns are, whatever is in
+    /// the tables, so no two parts may have the same number.
+    pub number: usize,
+    /// The rows, in columns of [`SharedPart::schema`].
+    pub source: Arc<dyn TableSource>,
+}
 
 /// A part of a query that groups rows, and of which a scalar subquery needs all groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +69,8 @@ impl SharedPart {
         Schema::new(self.plan.schema().fields().iter().enumerate().map(field).collect::<Vec<Field>>())
     }
 
-    /// The query, where it reads the part's rows from a table of [`Self::schema`].
-    pub fn replaced(&self, plan: LogicalPlan, table: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
+    /// The query, where it reads the part's rows from a table.
+    pub fn replaced(&self, plan: LogicalPlan, table: &PartTable) -> Result<LogicalPlan> {
         let replaced = plan.transform_down(|node| match node == self.plan {
             true => Ok(Transformed::new(self.scan(table)?, true, TreeNodeRecursion::Jump)),
             false => Ok(Transformed::no(node)),
@@ -67,8 +78,8 @@ impl SharedPart {
         Ok(replaced.data)
     }
 
-    /// The subquery, where it reads the part's rows from a table of [`Self::schema`].
-    pub fn value_of(&self, query: &ScalarQuery, table: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
+    /// The subquery, where it reads the part's rows from a table.
+    pub fn value_of(&self, query: &ScalarQuery, table: &PartTable) -> Result<LogicalPlan> {
         let LogicalPlan::Aggregate(groups) = &self.plan else { return self.replaced(query.plan.clone(), table) };
         let replaced = query.plan.clone().transform_down(|node| match node {
             LogicalPlan::Aggregate(total) if total.group_expr.is_empty() && is_made_of(&total, groups) => {
@@ -81,7 +92,7 @@ impl SharedPart {
     }
 
     /// The total of the groups' totals, in columns of the names and types of the total of all rows.
-    fn total_of(&self, total: &Aggregate, table: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
+    fn total_of(&self, total: &Aggregate, table: &PartTable) -> Result<LogicalPlan> {
         let groups = self.scan(table)?;
         let of_groups = |expr: &Expr| match expr {
             Expr::AggregateFunction(AggregateFunction { func, .. }) => {
@@ -104,8 +115,8 @@ impl SharedPart {
         LogicalPlanBuilder::from(aggregate).project(named)?.build()
     }
 
-    fn scan(&self, table: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        renamed_scan("shared", Arc::clone(table), &self.plan)
+    fn scan(&self, table: &PartTable) -> Result<LogicalPlan> {
+        renamed_scan(own("shared", table.number), Arc::clone(&table.source), &self.plan)
     }
 }
 
@@ -152,6 +163,7 @@ fn is_exact(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::logical_expr::builder::LogicalTableSource;
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -164,6 +176,10 @@ mod tests {
         let query = scalar_queries(&plan).unwrap().remove(0);
         let part = SharedPart::of(&plan, &query).unwrap()?;
         Some((plan, query, part))
+    }
+
+    fn table_of(part: &SharedPart, number: usize) -> PartTable {
+        PartTable { number, source: Arc::new(LogicalTableSource::new(part.schema().into())) }
     }
 
     /// How often a plan reads the table, apart from its subqueries.
@@ -185,13 +201,28 @@ mod tests {
             "WITH r AS (SELECT k, sum(f) AS s FROM t GROUP BY k) SELECT k FROM r WHERE s = (SELECT max(s) FROM r)",
         ] {
             let (plan, query, part) = in_common(sql).await.unwrap();
-            let table: Arc<dyn TableSource> =
-                Arc::new(datafusion::logical_expr::logical_plan::builder::LogicalTableSource::new(part.schema().into()));
+            let table = table_of(&part, 1);
             let (whole, value) = (part.replaced(plan.clone(), &table).unwrap(), part.value_of(&query, &table).unwrap());
             assert_eq!((scans(&whole), scans(&value)), (0, 0), "{sql}");
             assert_eq!(whole.schema().columns(), plan.schema().columns(), "{sql}");
             assert_eq!(value.schema().field(0).data_type(), query.plan.schema().field(0).data_type(), "{sql}");
         }
+    }
+
+    /// Two parts whose columns are alike once had one name, and one stood for the other.
+    #[tokio::test]
+    async fn parts_of_other_rows_are_read_from_tables_of_other_names() {
+        let (mut read, mut values) = (Vec::new(), Vec::new());
+        for (number, condition) in ["", "WHERE g > 3"].into_iter().enumerate() {
+            let sql = format!("SELECT k FROM t {condition} GROUP BY k HAVING max(v) = (SELECT max(v) FROM t {condition})");
+            let (plan, query, part) = in_common(&sql).await.unwrap();
+            let table = table_of(&part, number);
+            read.push(part.replaced(plan, &table).unwrap());
+            values.push(part.value_of(&query, &table).unwrap());
+        }
+        // What is in the conditions differs in any case.
+        assert_ne!(read[0].inputs()[0].inputs(), read[1].inputs()[0].inputs());
+        assert_ne!(values[0], values[1]);
     }
 
     #[tokio::test]

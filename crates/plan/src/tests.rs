@@ -12,7 +12,8 @@ use pithead_functions::{EngineOptions, session_state};
 use pithead_model::{ColumnSummary, Dataset, DatasetId, DatasetName, DriveId, LoadId, Partition, Partitioning, Run, Value};
 
 use crate::{
-    Catalogue, CutOptions, DatasetFacts, Decomposer, Decomposition, Reduced, Travelling, order_joins, reduce_by_joins,
+    BeforeJoins, Catalogue, CutOptions, DatasetFacts, Decomposer, Decomposition, Reduced, Travelling, order_joins,
+    reduce_by_joins,
 };
 
 #[derive(Debug, Default)]
@@ -413,4 +414,94 @@ async fn few_groups_have_a_sum_far_above_the_mean() {
     assert!((1.0..30_000.0).contains(&rows), "{rows} of 1.5 million\n{text}");
     let (cut, _) = pushed("select l_orderkey from lineitem group by l_orderkey having sum(l_quantity) > 0.10").await;
     assert!(cut.sub_plans[0].estimate.rows > 1e6, "{:?}", cut.sub_plans[0].estimate.rows);
+}
+
+/// Orders by customer: a customer's orders are on all drives, so the join is at the host; orders are counted before they travel.
+const ORDERS_BY_CUSTOMER: &str = "select c_custkey, count(o_orderkey) from customer left join orders on c_custkey = o_custkey \
+                                  and o_comment not like '%special%requests%' group by c_custkey";
+
+async fn bytes_by(sql: &str, before_joins: BeforeJoins) -> (f64, String) {
+    let cut = cut(sql, &CutOptions { before_joins, ..CutOptions::default() }).await;
+    (cut.cost.bytes, top(&cut.super_plan))
+}
+
+#[tokio::test]
+async fn a_side_is_grouped_before_it_travels_to_a_join() {
+    let (eager, plan) = bytes_by(ORDERS_BY_CUSTOMER, BeforeJoins::Auto).await;
+    let (lazy, plain) = bytes_by(ORDERS_BY_CUSTOMER, BeforeJoins::Off).await;
+    assert!(eager * 2.0 < lazy, "{lazy} -> {eager}\n{plan}");
+    assert!(plan.matches("Aggregate").count() == plain.matches("Aggregate").count() + 1, "{plan}\n{plain}");
+}
+
+#[tokio::test]
+async fn what_groups_would_change_stays_as_it_is_written() {
+    let same = [
+        // Rows that match nothing might fail.
+        "select c_nationkey, count(1 / o_shippriority) from customer left join orders on c_custkey = o_custkey group by 1",
+        "select c_nationkey, sum(o_orderkey * o_orderkey) from customer left join orders on c_custkey = o_custkey group by 1",
+        "select c_nationkey, count(o_orderkey) filter (where o_totalprice > 3.00) from customer \
+         left join orders on c_custkey = o_custkey group by 1",
+        // Of both sides.
+        "select c_nationkey, sum(o_shippriority + c_nationkey) from customer left join orders on c_custkey = o_custkey group by 1",
+        "select c_nationkey, max(c_acctbal), count(o_orderkey) from customer left join orders on c_custkey = o_custkey group by 1",
+    ];
+    for sql in same {
+        let always = bytes_by(sql, BeforeJoins::Always).await;
+        let off = bytes_by(sql, BeforeJoins::Off).await;
+        assert_eq!(always.1.matches("Aggregate").count(), off.1.matches("Aggregate").count(), "{sql}\n{}", always.1);
+    }
+}
+
+#[tokio::test]
+async fn what_one_side_suffices_for_is_computed_before_a_join() {
+    let sql = include_str!("../../bench/queries/q14.sql");
+    let sql = sql.trim().trim_end_matches(';');
+    let (early, plan) = bytes_by(sql, BeforeJoins::Auto).await;
+    let (late, plain) = bytes_by(sql, BeforeJoins::Off).await;
+    assert!(early * 1.5 < late, "{late} -> {early}\n{plan}");
+    assert!(plan.contains("right_0 THEN") && !plain.contains("right_0 THEN"), "{plan}");
+}
+
+#[tokio::test]
+async fn what_rows_without_a_match_would_change_is_computed_after_a_join() {
+    // A text is NULL or not in rows without a match, too; and so is what is between other columns, or in no list.
+    let late = ["o_comment is null", "1 between o_shippriority and 0", "coalesce(o_comment, 'x') = 'x'"];
+    for condition in late {
+        let sql = format!(
+            "select c_nationkey, count(*) filter (where {condition}) from customer left join orders on c_custkey = o_custkey group by 1"
+        );
+        let always = bytes_by(&sql, BeforeJoins::Always).await;
+        assert_eq!(always.1, bytes_by(&sql, BeforeJoins::Off).await.1, "{sql}");
+    }
+}
+
+/// A query whose small side is `parts`.
+async fn reduced_by(parts: &str) -> Reduced {
+    let sql = format!(
+        "select sum(l_extendedprice) from lineitem, (select p_partkey from part where {parts}) as p \
+         where p_partkey = l_partkey and l_quantity < (select 0.2 * avg(l_quantity) from lineitem where l_partkey = p_partkey)"
+    );
+    reduced(&sql).await.1
+}
+
+/// The queries of one statement name what they compute first anew, and the keys of one once answered for those of another.
+#[tokio::test]
+async fn what_is_computed_first_is_known_by_its_rows() {
+    const FEW: &str = "p_brand = 'Brand#23' and p_container = 'MED BOX'";
+    let (one, again) = (reduced_by(FEW).await, reduced_by(FEW).await);
+    let other = reduced_by("p_brand = 'Brand#23' and p_container = 'LG BOX'").await;
+    assert_eq!((one.first.len(), other.first.len()), (1, 1), "{}", top(&one.plan));
+    assert_eq!(one.first[0].leaf, again.first[0].leaf);
+    assert_eq!(one.plan, again.plan);
+    assert_ne!(one.first[0].leaf, other.first[0].leaf);
+    // All else in them is alike.
+    assert_eq!(top(&one.plan), top(&other.plan));
+    assert_ne!(one.plan, other.plan);
+}
+
+/// Rows that are chosen by chance are others in each place where the choice is written.
+#[tokio::test]
+async fn a_side_with_random_values_is_not_computed_first() {
+    let random = reduced_by("p_brand = 'Brand#23' and p_container = 'MED BOX' and random() < 0.5").await;
+    assert!(random.first.is_empty(), "{}", top(&random.plan));
 }

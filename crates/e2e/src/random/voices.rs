@@ -28,7 +28,7 @@ pub(crate) struct Voice {
 }
 
 /// The first one is what the others are compared with.
-pub(crate) static VOICES: [Voice; 15] = [
+pub(crate) static VOICES: [Voice; 16] = [
     Voice { name: "push-down off", place: RunSite::Four, settings: Mode::PUSHDOWN_OFF.settings },
     Voice { name: "four drives", place: RunSite::Four, settings: &[] },
     Voice { name: "one drive", place: RunSite::One, settings: &[] },
@@ -54,12 +54,18 @@ pub(crate) static VOICES: [Voice; 15] = [
         ],
     },
     Voice { name: "all sampled", place: RunSite::Four, settings: &["SET pithead.sample = always", UNHELPED] },
+    Voice { name: "all grouped first", place: RunSite::Four, settings: &["SET pithead.before_joins = always", UNHELPED] },
     Voice { name: "samples that lie", place: RunSite::Four, settings: Mode::LYING_SAMPLES.settings },
     Voice { name: "plans changed by chance", place: RunSite::Four, settings: Mode::REPLANNED.settings },
     Voice {
         name: "nothing shipped",
         place: RunSite::Four,
-        settings: &["SET pithead.ship_bytes_max = 0", "SET pithead.join_filters = off", UNHELPED],
+        settings: &[
+            "SET pithead.ship_bytes_max = 0",
+            "SET pithead.join_filters = off",
+            "SET pithead.before_joins = always",
+            UNHELPED,
+        ],
     },
 ];
 

@@ -47,6 +47,34 @@ fn a_host_without_the_memory_says_so_and_goes_on() {
     });
 }
 
+/// One MERGE once took all memory of a host that others use.
+#[test]
+fn rows_that_a_statement_reads_once_count_as_memory() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let options = EmbedOptions { drives: Some(2), memory: Some(192 << 20), ..EmbedOptions::default() };
+        let engine = connect(&Target::Data(directory.path().to_owned()), &options).await.unwrap();
+        let session = engine.host.session();
+        collect(&session, "CREATE TABLE m AS SELECT value AS k, value AS v FROM range(1000)").await.unwrap();
+        // Which rows a LIMIT takes is asked once.
+        let merge = |rows: usize| {
+            format!(
+                "MERGE INTO m USING (SELECT value AS k, value * 2 AS v FROM range({rows}) LIMIT {rows}) AS d \
+                 ON m.k = d.k AND d.v < 10 WHEN MATCHED THEN UPDATE SET v = d.v"
+            )
+        };
+        let fault = refusal(&session, &merge(25_000_000)).await;
+        assert!(fault.blame == Blame::Limit && fault.message.contains("reads once"), "{fault}");
+        assert_eq!(collect(&session, "SELECT sum(v) FROM m").await.unwrap().rows, [["499500"]]);
+        // All that was read before is given back: the host has half of the memory, which six times as many rows would fill.
+        for _ in 0..6 {
+            collect(&session, &merge(1_200_000)).await.unwrap_or_else(|fault| panic!("{fault}"));
+        }
+        assert_eq!(collect(&session, "SELECT sum(v) FROM m").await.unwrap().rows, [["499510"]]);
+        engine.shutdown().await;
+    });
+}
+
 #[test]
 fn drives_without_the_memory_say_so_and_go_on() {
     block_on(async {

@@ -38,6 +38,7 @@ mod sampling;
 mod secure;
 mod sequences;
 mod services;
+mod several_queries;
 mod shared;
 mod spanning;
 mod statements;

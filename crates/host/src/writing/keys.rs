@@ -13,17 +13,21 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Distinct, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit, when,
+    BinaryExpr, Distinct, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr, lit,
+    when,
 };
 use futures::TryStreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, RESERVED};
+use pithead_model::{Blame, Fault, FaultKind, RESERVED};
+use pithead_plan::columns_around;
 
 use super::merging::Merge;
 use super::{KEYS_FIRST, Writer, only};
 
 /// Keys of a statement at most. Where there are more, all rows of the table are written anew.
 const KEYS_MAX: usize = 65_536;
+/// How rows that are too many to be kept are had again and again.
+const ROWS_FIRST: &str = "write them into a table first: CREATE TABLE … AS SELECT …, and name that table in their place";
 /// The aggregates that give what is first or last of their rows, or all of them in their order.
 const IN_ORDER: [&str; 5] = ["array_agg", "first_value", "last_value", "nth_value", "string_agg"];
 
@@ -82,10 +86,20 @@ impl Writer<'_> {
         }
     }
 
-    /// The rows of a plan as a table, which has a number of its own within the statement.
+    /// The rows of a plan as a table, which has a number of its own within the statement. They count as memory of the host's statements
+    /// until this one ends.
     async fn read_once(&self, plan: &LogicalPlan, number: usize) -> Result<LogicalPlan, Fault> {
         let schema = Arc::clone(plan.schema().inner());
-        let batches: Vec<RecordBatch> = self.rows(plan.clone(), &schema).await?.try_collect().await?;
+        let mut rows = self.rows(plan.clone(), &schema).await?;
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.try_next().await? {
+            if !self.query.kept.add(&batch) {
+                let message =
+                    "the rows that a statement reads once, and chooses from, take more memory than the host's statements have";
+                return Err(Fault::new(Blame::Limit, message).of_kind(FaultKind::Memory).hint(ROWS_FIRST));
+            }
+            batches.push(batch);
+        }
         table_of(plan, batches, number).map_err(fault_from_datafusion)
     }
 
@@ -113,9 +127,7 @@ impl Writer<'_> {
     /// What stands for a subquery once it has run.
     async fn given(&self, subquery: &Expr, schema: &DFSchema) -> Result<Option<Expr>, Fault> {
         match subquery {
-            Expr::InSubquery(InSubquery { expr, subquery, negated })
-                if subquery.outer_ref_columns.is_empty() && !has_subquery(expr) =>
-            {
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_alone(subquery)? && !has_subquery(expr) => {
                 let plan = LogicalPlan::clone(&subquery.subquery);
                 let columns = plan.schema().columns();
                 let (Ok(to), [column]) = (expr.get_type(schema), columns.as_slice()) else { return Ok(None) };
@@ -130,9 +142,7 @@ impl Writer<'_> {
                     (false, _) => Expr::InList(InList { expr: expr.clone(), list, negated: *negated }),
                 }))
             }
-            Expr::ScalarSubquery(inner) | Expr::Exists(Exists { subquery: inner, .. })
-                if inner.outer_ref_columns.is_empty() =>
-            {
+            Expr::ScalarSubquery(inner) | Expr::Exists(Exists { subquery: inner, .. }) if is_alone(inner)? => {
                 let plan = LogicalPlanBuilder::empty(true).project([subquery.clone().alias("given")]);
                 let plan = plan.and_then(LogicalPlanBuilder::build).map_err(fault_from_datafusion)?;
                 let values = self.first_column(plan).await?;
@@ -264,6 +274,12 @@ fn subqueries(plan: &LogicalPlan) -> DataFusionResult<Vec<LogicalPlan>> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// Whether a subquery gives the same for each row of the query around it.
+fn is_alone(subquery: &Subquery) -> Result<bool, Fault> {
+    let around = columns_around(&subquery.subquery).map_err(fault_from_datafusion)?;
+    Ok(subquery.outer_ref_columns.is_empty() && around.is_empty())
 }
 
 /// Whether a plan reads no column of a query around it.

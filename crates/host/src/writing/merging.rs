@@ -7,16 +7,19 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{Column, TableReference};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result as DataFusionResult, TableReference};
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::dml::{MergeIntoAction, MergeIntoClause, MergeIntoClauseKind, MergeIntoOp};
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     Case, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, TableSource, binary_expr, cast, lit,
 };
 use datafusion::scalar::ScalarValue;
-use pithead_functions::fault_from_datafusion;
+use pithead_functions::{conjunction, fault_from_datafusion};
 use pithead_model::{Blame, Fault, RESERVED};
-use pithead_plan::is_volatile;
+use pithead_plan::{columns_around, is_volatile};
 
 /// A MERGE, planned: the table, the source, and the clauses.
 pub(super) struct Merge {
@@ -136,11 +139,8 @@ impl Merge {
             });
             columns.push(case(whens.collect(), cast(null(), field.data_type().clone())).alias(field.name()));
         }
-        let new = LogicalPlanBuilder::from(self.source.clone()).join_on(
-            self.target.clone(),
-            JoinType::LeftAnti,
-            [self.op.on.clone()],
-        );
+        let Sides { left, right, on } = Sides::new(self.source.clone(), self.target.clone(), self.op.on.clone())?;
+        let new = LogicalPlanBuilder::from(left).join_on(right, JoinType::LeftAnti, [on]);
         built(new.and_then(|new| new.filter(any)).and_then(|new| new.project(columns)))
     }
 
@@ -155,8 +155,8 @@ impl Merge {
             true => self.op.on.clone(),
             false => binary_expr(self.op.on.clone(), Operator::And, any_of(&matched)),
         };
-        let joined = LogicalPlanBuilder::from(self.target.clone()).join_on(source, JoinType::Left, [on]);
-        joined.map_err(fault_from_datafusion)
+        let Sides { left, right, on } = Sides::new(self.target.clone(), source, on)?;
+        LogicalPlanBuilder::from(left).join_on(right, JoinType::Left, [on]).map_err(fault_from_datafusion)
     }
 
     /// What the first clause that is about a row of the outer join says, or else `otherwise`.
@@ -208,6 +208,80 @@ impl Merge {
         }
         Ok(())
     }
+}
+
+/// What a join that keeps rows of its left side is made of.
+struct Sides {
+    left: LogicalPlan,
+    right: LogicalPlan,
+    on: Expr,
+}
+
+impl Sides {
+    /// Subqueries in the condition that are about rows of one side are computed as columns of that side: the engine makes joins of those
+    /// in WHERE and SELECT. So it does of those about the right side alone, which it moves there.
+    fn new(left: LogicalPlan, right: LogicalPlan, on: Expr) -> Result<Sides, Fault> {
+        if !on.exists(|part| Ok(is_value(part))).map_err(fault_from_datafusion)? {
+            return Ok(Sides { left, right, on });
+        }
+        let is_of_right = |condition: &Expr| is_about(condition, right.schema());
+        let (moved, others): (Vec<Expr>, Vec<Expr>) = split_conjunction_owned(on).into_iter().partition(is_of_right);
+        let others = conjunction(others).unwrap_or_else(|| lit(true));
+        let (left, others) = with_values(left, others, "left").map_err(fault_from_datafusion)?;
+        let (right, others) = with_values(right, others, "right").map_err(fault_from_datafusion)?;
+        let on = conjunction(moved.into_iter().chain([others])).unwrap_or_else(|| lit(true));
+        Ok(Sides { left, right, on })
+    }
+}
+
+/// A side of a join with the values of subqueries that a condition asks about its rows, and the condition over these values.
+fn with_values(side: LogicalPlan, condition: Expr, name: &str) -> DataFusionResult<(LogicalPlan, Expr)> {
+    let mut values: Vec<Expr> = Vec::new();
+    let named = |place: usize| format!("{RESERVED}{name}_{place}");
+    let condition = condition.transform_down(|part| {
+        if !is_value(&part) || !is_about(&part, side.schema()) {
+            return Ok(Transformed::no(part));
+        }
+        let known = values.iter().position(|value| *value == part);
+        let place = known.unwrap_or(values.len());
+        if known.is_none() {
+            values.push(part);
+        }
+        Ok(Transformed::new(Expr::Column(Column::new_unqualified(named(place))), true, TreeNodeRecursion::Jump))
+    })?;
+    if values.is_empty() {
+        return Ok((side, condition.data));
+    }
+    let columns = side.schema().columns().into_iter().map(Expr::Column);
+    let values = values.into_iter().enumerate().map(|(place, value)| value.alias(named(place)));
+    let all: Vec<Expr> = columns.chain(values).collect();
+    Ok((LogicalPlanBuilder::from(side).project(all)?.build()?, condition.data))
+}
+
+/// Whether an expression is a subquery that SELECT may have and ON may not. One that has the same value for all rows is a literal by then.
+fn is_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::InSubquery(_) | Expr::Exists(_) => true,
+        Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether an expression and its subqueries read, of the rows around them, columns of a side alone.
+fn is_about(expr: &Expr, side: &DFSchema) -> bool {
+    let is_other = |part: &Expr| {
+        let subquery = match part {
+            Expr::Column(column) => return Ok(!side.has_column(column)),
+            Expr::InSubquery(InSubquery { subquery, .. }) | Expr::Exists(Exists { subquery, .. }) => subquery,
+            Expr::SetComparison(comparison) => &comparison.subquery,
+            Expr::ScalarSubquery(subquery) => subquery,
+            _ => return Ok(false),
+        };
+        let is_own = |outer: &Expr| matches!(outer, Expr::OuterReferenceColumn(_, column) if side.has_column(column));
+        let of_others = subquery.outer_ref_columns.iter().any(|outer| !is_own(outer));
+        Ok(of_others || !columns_around(&subquery.subquery)?.is_empty())
+    };
+    !expr.exists(is_other).unwrap_or(true)
 }
 
 /// What to say of a table that has rows which several rows of the source are about.

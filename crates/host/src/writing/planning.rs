@@ -34,9 +34,9 @@ pub(crate) async fn planned(state: &SessionState, statement: Syntax) -> Result<L
     }
 }
 
-/// The plan with a cast at each placeholder that stands by itself for a moment with a zone. To the planner it has the
-/// column's type already, and a value without a zone would be read in the column's zone. With the cast it is read in the
-/// session's, as a literal is.
+/// The plan with a cast at each placeholder that stands by itself for a moment, a wall time or a day. To the planner it has the
+/// column's type already, and a value without a zone would be read in the column's zone, one with a zone in UTC. With the cast it is
+/// read in the session's, as a literal is.
 pub(super) fn with_casts_of_moments(plan: LogicalPlan) -> Result<LogicalPlan, Fault> {
     let casted = plan.transform_up(|node| match node {
         LogicalPlan::Values(_) | LogicalPlan::Projection(_) => node.map_expressions(|expr| Ok(moment_cast(expr))),
@@ -51,7 +51,7 @@ fn moment_cast(expr: Expr) -> Transformed<Expr> {
             moment_cast(*expr).update_data(|expr| Expr::Alias(Alias { expr: Box::new(expr), relation, name, metadata }))
         }
         Expr::Placeholder(Placeholder { field: Some(ref field), .. })
-            if matches!(field.data_type(), DataType::Timestamp(_, Some(_))) =>
+            if matches!(field.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Date64) =>
         {
             let to = field.data_type().clone();
             Transformed::yes(cast(expr, to))
