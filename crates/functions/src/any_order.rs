@@ -14,6 +14,9 @@
 //! Of a filter `CAST(x AS date) = …`, DataFusion works out that `x` has one value, by the cast turned round; but a cast to a coarser
 //! type makes one value of many.
 //!
+//! Of a filter `lower(k) = k`, DataFusion takes a column and what is computed of it for one, and plans windows by `k` over rows that are
+//! not in the order which these then expect.
+//!
 //! The rule comes first, before any other rule asks for an order.
 
 use std::fmt;
@@ -52,7 +55,7 @@ impl PhysicalOptimizerRule for AnyOrder {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
             let has_sets = node.downcast_ref::<AggregateExec>().is_some_and(|it| it.group_expr().has_grouping_set());
-            match has_sets || node.is::<UnionExec>() || turns_casts(&node) {
+            match has_sets || node.is::<UnionExec>() || turns_casts(&node) || equals_itself(&node) {
                 true => Ok(Transformed::yes(Arc::new(AnyOrderExec::new(node)) as Arc<dyn ExecutionPlan>)),
                 false => below_outer(node),
             }
@@ -66,6 +69,17 @@ fn turns_casts(node: &Arc<dyn ExecutionPlan>) -> bool {
     let Some(filter) = node.downcast_ref::<FilterExec>() else { return false };
     let has_cast = filter.predicate().exists(|part| Ok(part.is::<CastExpr>() || part.is::<TryCastExpr>()));
     has_cast.unwrap_or(true) && claims_values(node)
+}
+
+/// Whether it is a filter that claims that a column equals what is computed of it.
+fn equals_itself(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<FilterExec>()
+        && node.equivalence_properties().eq_group().iter().any(|class| {
+            let computed_of = |column: &Arc<dyn PhysicalExpr>| {
+                class.iter().any(|expr| !expr.is::<Column>() && expr.exists(|part| Ok(part == column)).unwrap_or(true))
+            };
+            class.iter().any(|expr| expr.is::<Column>() && computed_of(expr))
+        })
 }
 
 /// Hides what is claimed of the sides of an outer join that may be missing.
@@ -171,5 +185,24 @@ impl ExecutionPlan for AnyOrderExec {
 
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::Equal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::display::array_value_to_string;
+    use datafusion::prelude::SessionContext;
+
+    use crate::{EngineOptions, session_state};
+
+    #[tokio::test]
+    async fn windows_by_what_equals_itself_have_rows_in_order() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let first =
+            "(SELECT column1 AS m, column2 AS k FROM (VALUES (3, 'a'), (1, 'b'), (2, 'a'), (4, 'B')) ORDER BY m LIMIT 9) AS t";
+        let sql = format!("SELECT m, count(*) OVER (PARTITION BY k ORDER BY m) FROM {first} WHERE lower(k) = k ORDER BY m");
+        let found = context.sql(&sql).await.unwrap().collect().await.unwrap();
+        let row = |row| [0, 1].map(|column| array_value_to_string(found[0].column(column), row).unwrap()).join(" ");
+        assert_eq!([row(0), row(1), row(2)], ["1 1", "2 1", "3 2"]);
     }
 }

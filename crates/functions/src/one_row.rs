@@ -7,9 +7,10 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, not_impl_err};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
-use datafusion::logical_expr::{Expr, LogicalPlan, Subquery, binary_expr, lit, not};
+use datafusion::logical_expr::{Distinct, Expr, Limit, LogicalPlan, Subquery, binary_expr, lit, not};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::exists_limits::skip_and_fetch;
 use crate::kept_names::map_named;
 
 /// Compares with the one row, and finds it where it only has to be there.
@@ -25,8 +26,7 @@ impl OptimizerRule for OneRow {
         let mut found = false;
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
-                found =
-                    found || expr.exists(|part| Ok(subquery_of(part).is_some_and(|subquery| rows(subquery) != Rows::Any)))?;
+                found = found || expr.exists(|part| Ok(is_changed(part)))?;
                 Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
             })
         })?;
@@ -43,6 +43,13 @@ enum Rows {
     /// One, or none where a condition does not hold.
     OneIf,
     Any,
+}
+
+fn is_changed(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarSubquery(subquery) => is_wrapped(subquery),
+        expr => subquery_of(expr).is_some_and(|subquery| rows(subquery) != Rows::Any),
+    }
 }
 
 fn subquery_of(expr: &Expr) -> Option<&Subquery> {
@@ -62,18 +69,49 @@ fn rows(subquery: &Subquery) -> Rows {
     }
 }
 
-fn rows_of(plan: &Arc<LogicalPlan>) -> Rows {
-    match plan.as_ref() {
+fn rows_of(plan: &LogicalPlan) -> Rows {
+    match plan {
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => Rows::One,
         LogicalPlan::Projection(projection) => rows_of(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => rows_of(&alias.input),
         LogicalPlan::Sort(sort) if sort.fetch.is_none() => rows_of(&sort.input),
         LogicalPlan::Filter(filter) if rows_of(&filter.input) != Rows::Any => Rows::OneIf,
+        LogicalPlan::Limit(limit) if has_the_first(limit) => rows_of(&limit.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => rows_of(input),
         _ => Rows::Any,
     }
 }
 
+/// Whether a subquery of one row has a LIMIT or a DISTINCT, which the engine would take for one of rows that there may not be.
+fn is_wrapped(subquery: &Subquery) -> bool {
+    let is_wrapping = |node: &LogicalPlan| matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Distinct(_));
+    rows(subquery) == Rows::One
+        && subquery.subquery.exists(|node| Ok(is_wrapping(node) && rows_of(node) == Rows::One)).unwrap_or(true)
+}
+
+fn has_the_first(limit: &Limit) -> bool {
+    matches!(skip_and_fetch(limit), Some((0, fetch)) if fetch != Some(0))
+}
+
+/// The subquery without what changes nothing of one row, but is in the engine's way.
+fn as_it_is(subquery: Subquery) -> Result<Subquery> {
+    let plan = Arc::unwrap_or_clone(subquery.subquery).transform_up(|node| match node {
+        LogicalPlan::Limit(Limit { ref input, .. }) | LogicalPlan::Distinct(Distinct::All(ref input))
+            if rows_of(&node) == Rows::One =>
+        {
+            Ok(Transformed::yes(input.as_ref().clone()))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(Subquery { subquery: Arc::new(plan.data), ..subquery })
+}
+
 fn compared(expr: Expr) -> Result<Transformed<Expr>> {
+    if let Expr::ScalarSubquery(subquery) = &expr
+        && is_wrapped(subquery)
+    {
+        return Ok(Transformed::yes(Expr::ScalarSubquery(as_it_is(subquery.clone())?)));
+    }
     match subquery_of(&expr).map_or(Rows::Any, rows) {
         Rows::Any => return Ok(Transformed::no(expr)),
         Rows::OneIf => {
@@ -86,10 +124,12 @@ fn compared(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(match expr {
         Expr::Exists(exists) => lit(!exists.negated),
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-            let equal = (*expr).eq(Expr::ScalarSubquery(subquery));
+            let equal = (*expr).eq(Expr::ScalarSubquery(as_it_is(subquery)?));
             if negated { not(equal) } else { equal }
         }
-        Expr::SetComparison(SetComparison { expr, subquery, op, .. }) => binary_expr(*expr, op, Expr::ScalarSubquery(subquery)),
+        Expr::SetComparison(SetComparison { expr, subquery, op, .. }) => {
+            binary_expr(*expr, op, Expr::ScalarSubquery(as_it_is(subquery)?))
+        }
         expr => return Ok(Transformed::no(expr)),
     }))
 }
@@ -112,6 +152,14 @@ mod tests {
             (format!("1 < ANY (SELECT count(*) FROM {inner} WHERE n.a = o.id)"), 1),
             (format!("1 >= ALL (SELECT count(*) FROM {inner} WHERE n.a = o.id)"), 3),
             (format!("EXISTS (SELECT n.a FROM {inner} WHERE n.a = o.id)"), 2),
+            (format!("EXISTS (SELECT count(*) FROM {inner} WHERE n.a = o.id LIMIT 1)"), 4),
+            (format!("EXISTS (SELECT DISTINCT count(*) FROM {inner} WHERE n.a = o.id)"), 4),
+            (format!("EXISTS (SELECT count(*) FROM {inner} WHERE n.a = o.id OFFSET 1)"), 0),
+            (format!("0 IN (SELECT DISTINCT count(*) FROM {inner} WHERE n.a = o.id LIMIT 1)"), 2),
+            (format!("0 NOT IN (SELECT count(*) FROM {inner} WHERE n.a = o.id LIMIT 2)"), 2),
+            (format!("1 >= ALL (SELECT count(*) FROM {inner} WHERE n.a = o.id LIMIT 1)"), 3),
+            (format!("(SELECT DISTINCT count(*) FROM {inner} WHERE n.a = o.id) = 0"), 2),
+            (format!("(SELECT count(*) FROM {inner} WHERE n.a > o.id LIMIT 1) = 0"), 3),
         ] {
             let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
             let found = context.sql(&format!("SELECT 1 FROM {outer} WHERE {condition}")).await.unwrap().collect().await;

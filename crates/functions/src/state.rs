@@ -10,69 +10,32 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
-use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
-use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
-use datafusion::optimizer::extract_leaf_expressions::{ExtractLeafExpressions, PushDownLeafProjections};
-use datafusion::optimizer::optimizer::Optimizer;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
-use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
-use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
-use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use pithead_model::PAGE_ROWS;
 
-use crate::any_order::AnyOrder;
 use crate::at_zone::at_zone_udf;
-use crate::balanced::BalancedFilters;
 use crate::bounded::SessionMemory;
-use crate::branches::Branches;
 use crate::by_type::by_type_udfs;
-use crate::bytes_in_texts::BytesInTexts;
-use crate::checked::{AsFunctions, AsOperators};
-use crate::constants_right::ConstantsRight;
-use crate::correlated_names::CorrelatedNames;
 use crate::counted_rows::counted_rows_udwfs;
-use crate::decimal_floats::DecimalsAndFloats;
-use crate::empty_join::EmptyJoin;
-use crate::equal_keys::{EqualKeys, NullKeysApart};
 use crate::far_moments::{Extracts, far_moments_udfs};
-use crate::filter_projections::FilterProjections;
-use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
-use crate::lateral::LateralRows;
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
-use crate::moment_texts::{MomentTexts, moment_text_udf};
-use crate::moments_in_time::Moments;
+use crate::moment_texts::moment_text_udf;
 use crate::named_calls::NamedCalls;
-use crate::named_casts::{NamedCasts, named_cast_udf};
+use crate::named_casts::named_cast_udf;
 use crate::octets::octets_udfs;
-use crate::one_distinct::OneDistinct;
-use crate::one_row::OneRow;
 use crate::ordered_lists::ordered_udafs;
-use crate::orders_hold::OrdersHold;
 use crate::percentiles::percentile_cont_udaf;
 use crate::read_moments::read_moments_udfs;
 use crate::ready_to_run::ReadyPlanner;
+use crate::rules::{analyzer_rules, optimizer_rules, physical_optimizer_rules};
 use crate::series::series_udfs;
-use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
-use crate::sorted_inputs::SortedInputs;
 use crate::split_texts::split_udf;
 use crate::spread::spread_udafs;
-use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
-use crate::subquery_values::SubqueryValues;
 use crate::text_places::TextPlaces;
-use crate::told_apart::ToldApart;
-use crate::top_k::TopKByGroup;
-use crate::totals::FiltersAboveTotals;
-use crate::unnested::Unnested;
 use crate::wall_time::{moment_at_udf, shifted_udf};
-use crate::whole_sorts::WholeSorts;
-use crate::window_keys::WindowKeys;
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
@@ -187,72 +150,6 @@ fn made(options: &EngineOptions) -> Arc<SessionState> {
     let (time_zone, functions) = key.clone();
     let make = || Arc::new(session_state(&EngineOptions { time_zone, functions, ..EngineOptions::default() }));
     Arc::clone(made.entry(key).or_insert_with(make))
-}
-
-fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(BytesInTexts));
-    rules.insert(0, Arc::new(GroupsOfPeers));
-    rules.insert(0, Arc::new(DecimalsAndFloats));
-    // Sums of days and hours are moments from here on; and what is said of a union's moments hangs on the type that they have.
-    rules.insert(0, Arc::new(Branches));
-    rules.insert(0, Arc::new(Moments));
-    rules.insert(0, Arc::new(Branches));
-    rules.insert(0, Arc::new(SortedInputs));
-    rules.push(Arc::new(MomentTexts));
-    rules
-}
-
-/// The rules of DataFusion and ours.
-fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
-        Arc::new(LateralRows),
-        Arc::new(Unnested),
-        Arc::new(CorrelatedNames),
-        Arc::new(NamedCasts),
-        Arc::new(EachKeyOnce),
-        Arc::new(OneRow),
-        Arc::new(AsFunctions),
-        Arc::new(WindowKeys),
-    ];
-    for rule in Optimizer::new().rules {
-        match rule.name() {
-            name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
-            name if name == DecorrelatePredicateSubquery::new().name() => {
-                rules.extend([
-                    Arc::new(ThreeValuedIn) as Arc<dyn OptimizerRule + Send + Sync>,
-                    Arc::new(SubqueryValues::default()),
-                    rule,
-                ]);
-            }
-            name if name == ExtractEquijoinPredicate::new().name() => rules.push(Arc::new(EqualKeys::default())),
-            // They compute fields of structs early, in columns that they number, and confuse those of two relations of a plan.
-            name if name == ExtractLeafExpressions::new().name() || name == PushDownLeafProjections::new().name() => {}
-            name if name == EliminateCrossJoin::new().name() => rules.extend([Arc::new(NullKeysApart) as Arc<_>, rule]),
-            name if name == PushDownFilter::new().name() => {
-                rules.extend([Arc::new(EmptyJoin) as Arc<_>, Arc::new(ConstantsRight) as Arc<_>]);
-                rules.push(Arc::new(FiltersAboveTotals::default()));
-                rules.push(Arc::new(EqualKeys::default()));
-                rules.push(Arc::new(BalancedFilters));
-            }
-            name if name == SingleDistinctToGroupBy::new().name() => rules.push(Arc::new(OneDistinct::default())),
-            _ => rules.push(rule),
-        }
-    }
-    rules.push(Arc::new(AsOperators));
-    rules
-}
-
-fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    TopKByGroup::in_place(&mut rules);
-    ToldApart::in_place(&mut rules);
-    FilterProjections::before_each(&mut rules);
-    OrdersHold::before_check(&mut rules);
-    rules.insert(0, Arc::new(AnyOrder));
-    rules.push(Arc::new(WholeSorts));
-    rules.push(Arc::new(GiveWay));
-    rules
 }
 
 fn session_config(options: &EngineOptions) -> SessionConfig {

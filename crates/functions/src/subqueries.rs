@@ -13,6 +13,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::exists_limits::refuse_lost_limits;
+
 /// Gives the column of a comparison with ALL or ANY a name of its own.
 ///
 /// DataFusion compares a column of the query with one of the subquery by name. Over the same table both have the same
@@ -43,6 +45,7 @@ impl OptimizerRule for NamedSetComparisons {
             expr.transform_up(|expr| match expr {
                 Expr::SetComparison(_) if !is_condition => refused(),
                 Expr::SetComparison(comparison) => {
+                    refuse_lost_limits(&comparison.subquery)?;
                     let subquery = renamed(comparison.subquery, config.alias_generator())?;
                     Ok(Transformed::yes(Expr::SetComparison(SetComparison { subquery, ..comparison })))
                 }
@@ -150,6 +153,7 @@ impl Context<'_> {
                 "IN (subquery) on a value that is a subquery itself; put that one into a CTE and join with it"
             );
         }
+        refuse_lost_limits(&query.subquery)?;
         let member_is_nullable = query.subquery.subquery.schema().field(0).is_nullable();
         let value_is_nullable = value.nullable(self.schema.as_ref())?;
         let unknown = || Box::new(Expr::Literal(ScalarValue::Boolean(None), None));

@@ -18,6 +18,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use crate::balanced::conjunction;
 use crate::counted_rows::row_number;
 use crate::kept_names::{map_named, named};
+use crate::repeatable::is_the_same_again;
 use crate::subqueries::is_subquery;
 
 /// Computes an aggregate over a correlated subquery for all values at once that the query around it has: these values are joined with
@@ -108,19 +109,6 @@ fn scalar_subqueries(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
         })
     })?;
     Ok(found)
-}
-
-/// Whether a plan that is computed twice has the same rows both times, and stands for itself.
-fn is_the_same_again(plan: &LogicalPlan) -> Result<bool> {
-    let changes = plan.exists(|node| {
-        let is_any = match node {
-            LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::RecursiveQuery(_) => true,
-            LogicalPlan::Sort(sort) => sort.fetch.is_some(),
-            _ => false,
-        };
-        Ok(is_any || node.expressions().iter().any(|expr| expr.is_volatile() || has(expr, is_subquery)))
-    })?;
-    Ok(!changes)
 }
 
 /// Whether a plan reads columns of a query around it.

@@ -1,5 +1,6 @@
 //! What DuckDB and PostgreSQL know and the engine's planner does not, written in what it knows.
 
+mod any_of_list;
 mod chains;
 mod column_lists;
 mod fields;
@@ -52,6 +53,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     macros::expand(state, sql.as_mut());
     misfits::refuse(state, sql)?;
     members::expand(sql.as_mut());
+    any_of_list::expand(sql.as_mut());
     group_all::without_constants(state, sql.as_mut());
     windows::expand(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     if let ControlFlow::Break(refused) = walk_mut(sql, &mut FetchFirst) {
