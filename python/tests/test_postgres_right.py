@@ -160,6 +160,29 @@ def test_moments_are_read_in_the_zone_of_the_session(connection: psycopg.Connect
     assert found == (1,)
 
 
+@pytest.mark.parametrize("sign", ["%t", "%b"])
+def test_moments_of_parameters_are_in_the_zone_of_the_session(connection: psycopg.Connection, sign: str) -> None:
+    moment = dt.datetime(2024, 6, 30, 22, 30, tzinfo=dt.UTC)
+    midnight = dt.datetime(2024, 6, 30, 22, tzinfo=dt.UTC)
+    connection.execute("SET TimeZone = 'Europe/Berlin'")
+    connection.execute("CREATE OR REPLACE TABLE walls (t TIMESTAMP, d DATE, z TIMESTAMPTZ)")
+    values = [moment, moment, dt.date(2024, 7, 1)]
+    connection.execute(f"INSERT INTO walls VALUES ({sign}, {sign}, {sign})", values)
+    stored = connection.execute("SELECT t, d, z FROM walls").fetchone()
+    assert stored == (dt.datetime(2024, 7, 1, 0, 30), dt.date(2024, 7, 1), midnight)
+    utc = dt.datetime(2024, 7, 1, tzinfo=dt.UTC)
+    for condition, value, count in [("t =", moment, 1), ("t <", utc, 1), ("z =", dt.date(2024, 7, 1), 1), ("d =", utc, 0)]:
+        found = connection.execute(f"SELECT count(*) FROM walls WHERE {condition} {sign}", [value]).fetchone()
+        assert found == (count,), condition
+    found = connection.execute(f"SELECT count(*) FROM walls WHERE t = ANY({sign})", [[moment]]).fetchone()
+    assert found == (1,)
+    found = connection.execute(f"SELECT {sign}::text, {sign}::text", [moment, moment.replace(tzinfo=None)]).fetchone()
+    assert found == ("2024-07-01 00:30:00+02", "2024-06-30 22:30:00")
+    connection.execute("PREPARE walled (timestamptz) AS SELECT $1 AS z")
+    assert connection.execute("EXECUTE walled (TIMESTAMP '2024-07-01 00:00:00')").fetchone() == (midnight,)
+    connection.execute("DEALLOCATE walled")
+
+
 def test_arrays_are_what_they_are_written_as(connection: psycopg.Connection) -> None:
     connection.execute("CREATE OR REPLACE TABLE some AS SELECT * FROM (VALUES (2), (3), (1)) AS v (x)")
     for expression, expected in [

@@ -119,10 +119,10 @@ fn unquoted(text: &str) -> Option<(Option<String>, &str)> {
 }
 
 /// A value of an array, still in binary; none: NULL.
-type Item = Option<Vec<u8>>;
+type Item<'a> = Option<&'a [u8]>;
 
 /// The type of the values of an array in binary, and the values.
-pub(crate) fn read_binary(bytes: &[u8]) -> Result<(u32, Vec<Item>), String> {
+pub(crate) fn read_binary(bytes: &[u8]) -> Result<(u32, Vec<Item<'_>>), String> {
     let mut fields = Fields { rest: bytes };
     let mut int = || fields.int().map_err(|error| error.to_string());
     let (dimensions, _nulls, item_type) = (int()?, int()?, int()? as u32);
@@ -137,7 +137,7 @@ pub(crate) fn read_binary(bytes: &[u8]) -> Result<(u32, Vec<Item>), String> {
     };
     let mut items = Vec::new();
     for _ in 0..count {
-        items.push(fields.value().map_err(|error| error.to_string())?);
+        items.push(fields.bytes_of_value().map_err(|error| error.to_string())?);
     }
     match fields.rest.is_empty() {
         true => Ok((item_type, items)),
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn lying_arrays_are_refused() {
         let array = |ints: &[i32]| ints.iter().flat_map(|int| int.to_be_bytes()).collect::<Vec<u8>>();
-        assert_eq!(read_binary(&array(&[1, 0, 23, 1, 1, 4, 7])).unwrap(), (23, vec![Some(vec![0, 0, 0, 7])]));
+        assert_eq!(read_binary(&array(&[1, 0, 23, 1, 1, 4, 7])).unwrap(), (23, vec![Some(&[0, 0, 0, 7][..])]));
         for wrong in [
             &[][..],
             &[1, 0, 23],

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
-use pithead_entry::{Peer, TurnedAway};
+use pithead_entry::{Identity, Peer, TurnedAway};
 use pithead_host::{Client, Commitment, Session};
 use pithead_model::{Blame, Fault};
 use pithead_pg_catalog::DATABASE;
@@ -63,6 +63,8 @@ pub(crate) struct Talk {
     pub(crate) link: Link,
     peer: Arc<Peer>,
     token: Option<Vec<u8>>,
+    /// Who it is, as the access file had it at the last statement.
+    caller: Arc<Identity>,
     pub(crate) place: ConnectionPlace,
     pub(crate) session: Arc<Session>,
     pub(crate) settings: Arc<ClientSettings>,
@@ -85,7 +87,7 @@ impl Talk {
         let settings = ClientSettings::new(&user, database, &front.host.options().domain);
         let place = front.running.enter();
         let shown = Arc::<ClientSettings>::clone(&settings);
-        let client = Client { caller, user, process: i64::from(place.process), shown };
+        let client = Client { caller: Arc::clone(&caller), user, process: i64::from(place.process), shown };
         let session = Arc::new(front.host.session_for(client));
         Talk {
             front,
@@ -93,6 +95,7 @@ impl Talk {
             link,
             peer,
             token,
+            caller,
             place,
             session,
             settings,
@@ -222,7 +225,7 @@ impl Talk {
                     Err(Malformed::Text(what)) => self.refuse(tag, Complaint::error(WRONG_ENCODING, what)).await,
                     Err(Malformed::Bytes(what)) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
                 },
-                Read::TooLarge { tag, bytes, busy } => self.too_large(tag, bytes, busy).await,
+                Read::TooLarge { tag, bytes, busy } => self.refuse(tag, too_large(bytes, busy)).await,
                 Read::Malformed(what) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
                 Read::Gone => Err(Halt::Gone),
             };
@@ -277,17 +280,6 @@ impl Talk {
         Ok(self.link.flush().await?)
     }
 
-    async fn too_large(&mut self, tag: u8, bytes: usize, busy: bool) -> Result<(), Halt> {
-        let complaint = match busy {
-            true => Complaint::error("53200", "too many large messages of clients are in memory").hint("try again later"),
-            false => {
-                Complaint::error(TOO_LARGE, format!("a message of {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"))
-                    .hint("load rows by COPY … FROM STDIN or `pithead load`")
-            }
-        };
-        self.refuse(tag, complaint).await
-    }
-
     /// Refuses a message whose end is known, and goes on.
     async fn refuse(&mut self, tag: u8, complaint: Complaint) -> Result<(), Halt> {
         match tag {
@@ -331,11 +323,15 @@ impl Talk {
         }
     }
 
-    /// Who calls, and what it may: the access file may be another one by now.
-    pub(crate) fn admit(&self) -> Result<(), Halt> {
+    /// Who calls, and what it may: the access file may be another one by now. Cursors that began by other rights end.
+    pub(crate) fn admit(&mut self) -> Result<(), Halt> {
         match self.entrance.doorman.admit(&self.peer, || Ok(self.token.as_deref())) {
             Ok(caller) => {
-                self.session.set_caller(caller);
+                if self.caller != caller {
+                    self.end_running();
+                    self.caller = Arc::clone(&caller);
+                    self.session.set_caller(caller);
+                }
                 Ok(())
             }
             Err(TurnedAway::Unknown(_)) => {
@@ -344,6 +340,15 @@ impl Talk {
             }
             Err(TurnedAway::TooMany(fault)) => Err(Halt::Last(Complaint::fatal("53300", fault.message))),
         }
+    }
+}
+
+/// What is said of a message that is too large, or that came when too many large ones did.
+pub(crate) fn too_large(bytes: usize, busy: bool) -> Complaint {
+    match busy {
+        true => Complaint::error("53200", "too many large messages of clients are in memory").hint("try again later"),
+        false => Complaint::error(TOO_LARGE, format!("a message of {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"))
+            .hint("load rows by COPY … FROM STDIN or `pithead load`"),
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::array_value_to_string;
 use futures::StreamExt;
 use pithead_model::Fault;
-use pithead_pg_catalog::{CursorFacts, ISOLATIONS, PreparedFacts};
+use pithead_pg_catalog::{CursorFacts, ISOLATIONS, NO_SETTING, PreparedFacts};
 
 use crate::connection::{Halt, Talk};
 use crate::error::{Complaint, UNKNOWN_SETTING, WRONG_SETTING};
@@ -291,7 +291,7 @@ fn of_nothing(tag: &str) -> Option<Complaint> {
 
 /// That there is no setting of a name.
 pub(crate) fn unknown_setting(name: &str) -> Complaint {
-    Complaint::error(UNKNOWN_SETTING, format!("unrecognized configuration parameter {name:?}"))
+    Complaint::error(UNKNOWN_SETTING, format!("{NO_SETTING} {name:?}"))
 }
 
 /// The column of SHOW.

@@ -3,21 +3,20 @@
 //! The task of the connection only takes messages. What is in them is read where statements run ([`CopyLoad`]).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use pithead_host::{Commitment, LoadReport, Right};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind};
+use pithead_model::{DatasetName, Fault};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::cancel::Cancel;
-use crate::connection::{Halt, Talk, answering, during, flush};
+use crate::connection::{Halt, Talk, answering, during, flush, too_large};
 use crate::copy::{Copy, CopyFormat, Source};
 use crate::copy_binary::BinaryReader;
 use crate::copy_load::{CopyLoad, Part};
 use crate::copy_rows::ReadRows;
 use crate::copy_text::RowReader;
+use crate::deadline::{Deadline, passed};
 use crate::error::Complaint;
 use crate::lexer::{TokenKind, tokens};
 use crate::link::{Link, Read};
@@ -26,6 +25,8 @@ use crate::work::in_own_task;
 
 /// Parts that wait to be read.
 const PARTS_MAX: usize = 2;
+/// What takes too long, where it does.
+const COPY: &str = "COPY";
 /// Bytes of small messages that are put together.
 const GATHERED_BYTES: usize = 64 << 10;
 
@@ -35,7 +36,6 @@ type CopyTarget = (DatasetName, SchemaRef, Vec<usize>);
 impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
         self.check_writes(true)?;
-        self.admit()?;
         self.before_statement("").await?;
         let target = self.target(copy).await?;
         let columns: Vec<String> = target.2.iter().map(|place| target.1.field(*place).name().clone()).collect();
@@ -67,8 +67,7 @@ impl Talk {
 
     /// Takes what the client sends until it has all been loaded, or the load has failed, which ends the taking, too.
     async fn loaded<R: ReadRows + 'static>(&mut self, load: CopyLoad, reader: R) -> Result<LoadReport, Halt> {
-        let timeout = self.session.statement_timeout();
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = Deadline::after(self.session.statement_timeout());
         let (threads, commitment) = (self.entrance.work.clone(), Arc::clone(&load.commitment));
         let (parts, received) = mpsc::channel(PARTS_MAX);
         let mut work = std::pin::pin!(in_own_task(&threads, load.run(reader, received)));
@@ -76,7 +75,7 @@ impl Talk {
             biased;
             taken = forward(&mut self.link, &self.place.cancel, &parts) => taken.map(|()| None),
             early = &mut work => Ok(Some(early)),
-            () = passed(deadline) => Err(timed_out(timeout).into()),
+            fault = passed(deadline, COPY) => Err(fault.into()),
         };
         if let Some(early) = taken? {
             return Ok(early??);
@@ -85,8 +84,8 @@ impl Talk {
             tokio::select! {
                 biased;
                 done = &mut work => done,
-                () = passed(deadline) => match commitment.cancel(timed_out(timeout)) {
-                    true => Err(timed_out(timeout)),
+                fault = passed(deadline, COPY) => match commitment.cancel(fault.clone()) {
+                    true => Err(fault),
                     // Its rows may be there already: it goes on to its outcome.
                     false => (&mut work).await,
                 },
@@ -132,8 +131,9 @@ async fn forward(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>) -
             Read::Message(tag, body) => {
                 Message::read(tag, body).map_err(|what| Halt::Last(Complaint::fatal("08P01", what.to_string())))?
             }
-            Read::TooLarge { bytes, .. } => {
-                return Err(Complaint::error("54000", format!("a message of {bytes} bytes is too large")).into());
+            Read::TooLarge { bytes, busy: true, .. } => return Err(too_large(bytes, true).into()),
+            Read::TooLarge { bytes, busy: false, .. } => {
+                return Err(too_large(bytes, false).hint("send the rows in smaller messages").into());
             }
             Read::Malformed(what) => return Err(Halt::Last(Complaint::fatal("08P01", what))),
             Read::Gone => return Err(Halt::Gone),
@@ -169,20 +169,6 @@ async fn hand_on(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>, p
         std::future::pending::<()>().await;
     }
     Ok(())
-}
-
-/// Ends at a moment, or never.
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn timed_out(timeout: Option<Duration>) -> Fault {
-    let timeout = timeout.unwrap_or_default();
-    let what = format!("COPY took longer than statement_timeout allows, {timeout:?}, and was cancelled");
-    Fault::new(Blame::Limit, what).of_kind(FaultKind::Timeout).hint("SET statement_timeout = 0 allows any time")
 }
 
 /// The name of a dataset as SQL writes it; `domain_of` gives the domain of a bare one.

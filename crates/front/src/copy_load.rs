@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::copy_rows::{Place, ReadRows, Row, Value};
 use crate::error::Complaint;
-use crate::link::Room;
+use crate::large::Room;
 
 /// Bytes of fields after which a batch ends, however few rows it has.
 const BATCH_BYTES: usize = 8 << 20;
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::copy::Copy;
     use crate::copy_text::RowReader;
-    use crate::link::Large;
+    use crate::large::Large;
 
     fn builder<V>() -> Builder<V> {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
@@ -231,23 +231,23 @@ mod tests {
     #[tokio::test]
     async fn bytes_have_their_room_until_their_rows_are_taken() {
         const SHORT: Duration = Duration::from_millis(50);
-        let large = Large::of(10);
+        let share = Large::of(10).share([127, 0, 0, 1].into());
         let (given, mut parts) = mpsc::channel(8);
         let (sender, mut batches) = mpsc::channel(1);
-        let room = large.take(10, SHORT).await;
+        let room = share.take(10, SHORT).await;
         given.send(Part::Bytes("1\n".repeat(3 * PAGE_ROWS).into_bytes(), room)).await.unwrap();
         given.send(Part::End).await.unwrap();
         let (mut builder, mut reader) = (builder(), reader());
         let mut reading = std::pin::pin!(builder.read_all(&mut reader, &mut parts, &sender));
         assert!(timeout(SHORT, &mut reading).await.is_err(), "nobody takes the second batch");
-        assert!(large.take(1, SHORT).await.is_none(), "there are bytes still");
+        assert!(share.take(1, SHORT).await.is_none(), "there are bytes still");
         let taking = async {
             for _ in 0..3 {
                 assert_eq!(batches.recv().await.unwrap().unwrap().num_rows(), PAGE_ROWS);
             }
         };
         tokio::join!(reading, taking).0.unwrap();
-        assert!(large.take(10, SHORT).await.is_some());
+        assert!(share.take(10, SHORT).await.is_some());
     }
 
     /// Otherwise what a client has sent before it went would be there.

@@ -10,7 +10,7 @@ use crate::columns::Column;
 use crate::connection::{Halt, Talk, answering};
 use crate::copy::{Copy, CopyFormat, CopyOptions};
 use crate::error::{Complaint, SYNTAX};
-use crate::kind::{StatementKind, kind};
+use crate::kind::StatementKind;
 use crate::reply::{Replies, end_length};
 use crate::rows::{Rows, WriteRow};
 use crate::work::{in_own_task, rows_in_own_task};
@@ -26,9 +26,9 @@ fn no_query() -> Complaint {
 impl Talk {
     pub(crate) async fn copy_out(&mut self, copy: &Copy) -> Result<(), Halt> {
         let sql = copy.query();
-        let StatementKind::Statement { writes, .. } = kind(&sql)? else { return Err(no_query().into()) };
+        let (query, _) = self.told(sql.clone()).await?;
+        let StatementKind::Statement { writes, .. } = query else { return Err(no_query().into()) };
         self.check_writes(writes)?;
-        self.admit()?;
         self.before_statement(&sql).await?;
         let (session, asked) = (Arc::clone(&self.session), sql.clone());
         let commitment = Arc::<Commitment>::default();

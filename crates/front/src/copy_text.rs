@@ -5,7 +5,7 @@ use arrow::datatypes::Field;
 
 use crate::copy::{CopyFormat, CopyOptions};
 use crate::copy_rows::{Place, ROW_BYTES_MAX, ReadRows, Row, Value};
-use crate::decode::from_text;
+use crate::decode_text::from_text;
 use crate::error::{Complaint, WRONG_COPY};
 
 impl Value for String {

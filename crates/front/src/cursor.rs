@@ -5,10 +5,11 @@ use std::sync::Arc;
 use pithead_host::Parameters;
 
 use crate::connection::{Halt, Talk};
+use crate::deadline::{Deadline, in_time};
 use crate::error::{Complaint, NOT_SUPPORTED, SYNTAX, UNKNOWN_PORTAL};
-use crate::kind::{StatementKind, kind};
+use crate::kind::StatementKind;
 use crate::lexer::{Token, TokenKind};
-use crate::portal::{Hold, Portal, PortalState, Prepared, Started};
+use crate::portal::{Hold, Portal, PortalState, Prepared, Started, Taking};
 use crate::rows::{DataRows, NoRows};
 
 /// What a cursor cannot do.
@@ -125,9 +126,10 @@ impl Talk {
             return Err(Complaint::error("42P03", format!("cursor {:?} already exists", declare.name)).into());
         }
         self.check_portals()?;
-        let query = kind(&declare.query)?;
+        let (query, _) = self.told(declare.query.clone()).await?;
         let StatementKind::Statement { tag, writes: false } = query else { return Err(not_a_query().into()) };
-        let started = self.start_at_host(&declare.query, tag, false, prepared, parameters).await;
+        let statement = (declare.query.as_str(), tag, false);
+        let started = self.start_at_host(statement, prepared, parameters, Taking::InParts).await;
         let started = started.map_err(|halt| match halt {
             // Places in the query are not those in the statement.
             Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &declare.query) }),
@@ -174,10 +176,12 @@ impl Talk {
         let mut sent = 0;
         if let PortalState::Running(rows, _) = &mut portal.state {
             let (before, cancel) = (rows.sent, &self.place.cancel);
+            // Each FETCH has the time that a statement may take, and what its client does in between takes none of it.
+            let deadline = Deadline::after(self.session.statement_timeout());
             let mut writer = DataRows { binary, zone: self.settings.zone().1 };
             let ended = match fetch.is_move {
-                true => rows.send(&mut self.link, cancel, limit, &mut NoRows).await,
-                false => rows.send(&mut self.link, cancel, limit, &mut writer).await,
+                true => in_time(deadline, rows.send(&mut self.link, cancel, limit, &mut NoRows)).await,
+                false => in_time(deadline, rows.send(&mut self.link, cancel, limit, &mut writer)).await,
             };
             let ended = ended.map_err(|halt| match halt {
                 Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &portal.prepared.sql) }),
@@ -207,6 +211,11 @@ impl Talk {
         }
     }
 
+    /// Cursors and portals end whose rows have not all been sent: who has them may have lost the right to these rows.
+    pub(crate) fn end_running(&mut self) {
+        self.portals.retain(|_, portal| !matches!(portal.state, PortalState::Running(..)));
+    }
+
     /// The end of a transaction: portals end with it, but for cursors that are held.
     pub(crate) fn end_portals(&mut self, is_committed: bool) {
         if is_committed {
@@ -222,6 +231,7 @@ impl Talk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::kind;
 
     #[test]
     fn cursors_are_read() {

@@ -1,24 +1,30 @@
-//! Columns from values in binary, as COPY FROM has them.
+//! Columns from values in binary: those of COPY FROM, and parameters, which are columns of one value.
 
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
-    new_null_array,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray, new_null_array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field};
-use pithead_pg_catalog::pg_type;
+use pithead_pg_catalog::{TYPES, pg_type};
 
-use crate::decode::{array, arrow_type, casted, from_text};
-use crate::error::{Complaint, NOT_SUPPORTED};
+use crate::decode_text::{arrow_type, casted, from_text};
+use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_ENCODING};
 use crate::moments::{Wrong, day, interval, micros, time_of_day};
 use crate::numbers::decimal_from_binary;
+use crate::{arrays, text};
 
 /// The values of a column; its clients know it under its type of PostgreSQL's.
 pub(crate) fn column(field: &Field, values: &[Option<&[u8]>]) -> Result<ArrayRef, Complaint> {
-    let (data_type, oid) = (field.data_type(), pg_type(field));
+    of_type(pg_type(field), field.data_type(), values)
+}
+
+/// Values of a type of PostgreSQL, by its number, as a type that holds them.
+pub(crate) fn of_type(oid: u32, data_type: &DataType, values: &[Option<&[u8]>]) -> Result<ArrayRef, Complaint> {
     let wrong = Wrong(oid);
     macro_rules! numbers {
         ($array:ty, $native:ty) => {{
@@ -41,6 +47,13 @@ pub(crate) fn column(field: &Field, values: &[Option<&[u8]>]) -> Result<ArrayRef
         20 => numbers!(Int64Array, i64),
         21 => numbers!(Int16Array, i16),
         23 => numbers!(Int32Array, i32),
+        26 | 2205 | 2206 => {
+            let read = |bytes: &[u8]| -> Result<i64, Complaint> {
+                let bytes = bytes.try_into().map_err(|_| wrong.length(4, bytes))?;
+                Ok(i64::from(u32::from_be_bytes(bytes)))
+            };
+            Arc::new(each(values, read)?.into_iter().collect::<Int64Array>())
+        }
         700 => numbers!(Float32Array, f32),
         701 => numbers!(Float64Array, f64),
         1082 => Arc::new(each(values, |bytes| day(bytes, wrong))?.into_iter().collect::<Date32Array>()),
@@ -55,6 +68,9 @@ pub(crate) fn column(field: &Field, values: &[Option<&[u8]>]) -> Result<ArrayRef
             let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
             return from_text(data_type, &texts, "UTC");
         }
+        2950 if data_type == &DataType::Utf8 => {
+            Arc::new(each(values, |bytes| uuid(bytes, wrong))?.into_iter().collect::<StringArray>())
+        }
         2950 => {
             let read = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).map_err(|_| wrong.length(16, bytes));
             let found = FixedSizeBinaryArray::try_from_sparse_iter_with_size(each(values, read)?.into_iter(), 16);
@@ -63,14 +79,9 @@ pub(crate) fn column(field: &Field, values: &[Option<&[u8]>]) -> Result<ArrayRef
         _ if data_type.is_nested() && arrow_type(oid) == Some(DataType::Utf8) => {
             return Err(Complaint::error(NOT_SUPPORTED, format!("values of the type {data_type} cannot be given by COPY")));
         }
-        oid if arrow_type(oid) == Some(DataType::Utf8) => {
-            let read = |bytes: &[u8]| {
-                let text = std::str::from_utf8(bytes);
-                text.map(str::to_owned).map_err(|error| Complaint::error("22021", format!("a value is not UTF-8: {error}")))
-            };
-            Arc::new(each(values, read)?.into_iter().collect::<StringArray>())
-        }
-        _ => arrays(oid, values)?,
+        3802 => Arc::new(each(values, |bytes| json(bytes, wrong))?.into_iter().collect::<StringArray>()),
+        oid if arrow_type(oid) == Some(DataType::Utf8) => Arc::new(each(values, utf8)?.into_iter().collect::<StringArray>()),
+        _ => lists(oid, values)?,
     };
     match found.data_type() == data_type {
         true => Ok(found),
@@ -79,11 +90,33 @@ pub(crate) fn column(field: &Field, values: &[Option<&[u8]>]) -> Result<ArrayRef
 }
 
 /// Each value that there is, read.
-fn each<T>(values: &[Option<&[u8]>], read: impl Fn(&[u8]) -> Result<T, Complaint>) -> Result<Vec<Option<T>>, Complaint> {
+fn each<'a, T>(
+    values: &[Option<&'a [u8]>],
+    read: impl Fn(&'a [u8]) -> Result<T, Complaint>,
+) -> Result<Vec<Option<T>>, Complaint> {
     values.iter().map(|value| value.map(&read).transpose()).collect()
 }
 
-fn arrays(oid: u32, values: &[Option<&[u8]>]) -> Result<ArrayRef, Complaint> {
+fn utf8(bytes: &[u8]) -> Result<&str, Complaint> {
+    std::str::from_utf8(bytes).map_err(|error| Complaint::error(WRONG_ENCODING, format!("a value is not UTF-8: {error}")))
+}
+
+fn json(bytes: &[u8], wrong: Wrong) -> Result<&str, Complaint> {
+    match bytes {
+        // The version of the form comes first.
+        [1, json @ ..] => utf8(json),
+        _ => Err(wrong.because("expected version 1")),
+    }
+}
+
+fn uuid(bytes: &[u8], wrong: Wrong) -> Result<String, Complaint> {
+    let uuid: &[u8; 16] = bytes.try_into().map_err(|_| wrong.length(16, bytes))?;
+    let mut written = Vec::with_capacity(36);
+    text::uuid(&mut written, uuid);
+    Ok(String::from_utf8_lossy(&written).into_owned())
+}
+
+fn lists(oid: u32, values: &[Option<&[u8]>]) -> Result<ArrayRef, Complaint> {
     let wanted = arrow_type(oid).ok_or_else(|| Complaint::error(NOT_SUPPORTED, format!("values of the type {oid}")))?;
     let lists = values.iter().map(|value| match value {
         Some(bytes) => array(oid, bytes),
@@ -92,6 +125,22 @@ fn arrays(oid: u32, values: &[Option<&[u8]>]) -> Result<ArrayRef, Complaint> {
     let lists = lists.collect::<Result<Vec<_>, _>>()?;
     let parts: Vec<&dyn Array> = lists.iter().map(AsRef::as_ref).collect();
     concat(&parts).map_err(|error| Wrong(oid).because(&error.to_string()))
+}
+
+/// An array of values, as a list.
+fn array(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
+    let wrong = |what: String| Complaint::error(WRONG_BINARY, format!("an array is malformed: {what}"));
+    let known = TYPES.iter().find(|known| known.array == oid).ok_or_else(|| wrong(format!("{oid} is no type of arrays")))?;
+    let (item_type, items) = arrays::read_binary(bytes).map_err(wrong)?;
+    let is_text = |oid: u32| arrow_type(oid) == Some(DataType::Utf8);
+    if item_type != known.oid && !(is_text(item_type) && is_text(known.oid)) {
+        return Err(wrong(format!("its values are of the type {item_type}, and should be of {}", known.oid)));
+    }
+    let wanted = arrow_type(known.oid).unwrap_or(DataType::Utf8);
+    let values = of_type(known.oid, &wanted, &items)?;
+    let field = Arc::new(Field::new("item", wanted, true));
+    let lists = ListArray::try_new(field, OffsetBuffer::from_lengths([values.len()]), values, None);
+    Ok(Arc::new(lists.map_err(|error| wrong(error.to_string()))?))
 }
 
 #[cfg(test)]

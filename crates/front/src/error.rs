@@ -1,6 +1,7 @@
 //! [`Complaint`]: an error or a notice as the protocol carries it.
 
 use pithead_model::{Blame, Fault, FaultKind};
+use pithead_pg_catalog::NO_SETTING;
 
 use crate::reply::text;
 
@@ -119,6 +120,7 @@ fn located(message: &str, sql: &str) -> (String, Option<usize>) {
 fn sql_state(fault: &Fault, located: bool) -> SqlState {
     match fault.blame {
         Blame::User if located => SYNTAX,
+        Blame::User if fault.kind == FaultKind::Other && fault.message.contains(NO_SETTING) => UNKNOWN_SETTING,
         Blame::User => of_request(fault.kind),
         Blame::Unsupported => NOT_SUPPORTED,
         Blame::Limit => match fault.kind {
@@ -172,6 +174,8 @@ mod tests {
         assert_eq!(code(Blame::User, FaultKind::NoTable), "42P01");
         assert_eq!(code(Blame::User, FaultKind::DivideByZero), "22012");
         assert_eq!(code(Blame::User, FaultKind::Other), "42000");
+        let no_setting = Fault::invalid("current_setting: unrecognized configuration parameter \"nothing\"");
+        assert_eq!(Complaint::of(&no_setting, "").code, UNKNOWN_SETTING);
         assert_eq!(code(Blame::Limit, FaultKind::Timeout), "57014");
         assert_eq!(code(Blame::Limit, FaultKind::Other), TOO_LARGE);
         assert_eq!(code(Blame::Access, FaultKind::NoTable), "42501");

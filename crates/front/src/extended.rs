@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use pithead_host::{Parameters, Session, Statement};
+use arrow::array::new_null_array;
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use pithead_host::{Session, Statement};
 use pithead_model::Fault;
 use pithead_pg_catalog::{ConnectionFacts, pg_type};
 
+use crate::bind::{Bound, parameters};
 use crate::connection::{Halt, Talk, during};
 use crate::control::shown_schema;
 use crate::cursor::not_a_query;
-use crate::decode::{arrow_type, parameter};
+use crate::deadline::{Deadline, in_time};
+use crate::decode_text::arrow_type;
 use crate::error::{
     Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
 };
-use crate::kind::{StatementKind, kind};
+use crate::kind::StatementKind;
 use crate::lexer::{Token, tokens};
 use crate::message::{Message, Target};
-use crate::names::quoted;
-use crate::portal::{Hold, Portal, PortalState, Prepared, Started};
-use crate::rows::{DataRows, described, formats};
+use crate::portal::{Portal, PortalState, Prepared, Started, Taking};
+use crate::rows::{DataRows, described};
 use crate::simple::completed;
 use crate::work::in_own_task;
 
@@ -30,8 +31,6 @@ const STATEMENTS_MAX: usize = 4_096;
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// Most portals that a connection may have open.
 const PORTALS_MAX: usize = 256;
-/// Most bytes of the values that are bound to them.
-const PORTAL_BYTES_MAX: usize = 64 << 20;
 /// The type of a parameter about which nothing is known.
 const TEXT: u32 = 25;
 
@@ -40,7 +39,7 @@ impl Talk {
         match message {
             Message::Parse { name, sql, types } => self.parse(name, sql, types).await,
             Message::Bind { portal, statement, formats, values, results } => {
-                self.bind(portal, &statement, &formats, &values, &results)
+                self.bind(portal, &statement, Bound { formats, values, results }).await
             }
             Message::Describe(Target::Statement(name)) => self.describe_statement(&name),
             Message::Describe(Target::Portal(name)) => self.describe_portal(&name),
@@ -81,16 +80,16 @@ impl Talk {
 
     /// A statement, read and planned, with the types that a client gives its first parameters.
     pub(crate) async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
-        let sql = match Session::split(&sql)?.as_slice() {
-            [] => String::new(),
-            [one] => quoted(one).into_owned(),
-            _ => return Err(Complaint::error(SYNTAX, "cannot insert multiple commands into a prepared statement").into()),
-        };
-        let told = kind(&sql)?;
+        let mut statements = self.aside(sql.len(), move || Session::split(&sql)).await??;
+        let sql = statements.pop().unwrap_or_default();
+        if !statements.is_empty() {
+            return Err(Complaint::error(SYNTAX, "cannot insert multiple commands into a prepared statement").into());
+        }
+        let (told, sql) = self.told(sql).await?;
         let mut prepared = Prepared::of(sql, told);
         match &prepared.kind {
             StatementKind::Declare(declare) => {
-                let inner = kind(&declare.query)?;
+                let (inner, _) = self.told(declare.query.clone()).await?;
                 if !matches!(inner, StatementKind::Statement { .. }) {
                     return Err(not_a_query().into());
                 }
@@ -120,62 +119,6 @@ impl Talk {
         Ok(())
     }
 
-    fn bind(
-        &mut self,
-        name: String,
-        statement: &str,
-        codes: &[i16],
-        values: &[Option<Vec<u8>>],
-        results: &[i16],
-    ) -> Result<(), Halt> {
-        let prepared = self.prepared_as(statement)?;
-        let wrong = |what: String| Halt::Said(Complaint::error(PROTOCOL_VIOLATION, what));
-        if values.len() != prepared.types.len() {
-            return Err(wrong(format!(
-                "{} parameters are given, and the statement has {}",
-                values.len(),
-                prepared.types.len()
-            )));
-        }
-        let codes =
-            formats(codes, values.len()).ok_or_else(|| wrong("the formats of the parameters do not fit them".to_owned()))?;
-        let zone = self.settings.zone().0;
-        let mut row = Vec::with_capacity(values.len());
-        for (place, (value, binary)) in values.iter().zip(codes).enumerate() {
-            let value = parameter(prepared.types[place], prepared.inferred[place].as_ref(), binary, value.as_deref(), &zone);
-            row.push(value.map_err(|complaint| Complaint {
-                message: format!("parameter ${}: {}", place + 1, complaint.message),
-                ..complaint
-            })?);
-        }
-        let columns = self.schema_of(&prepared).map_or(0, |schema| schema.fields().len());
-        let results = if columns == 0 { &[] } else { results };
-        let binary =
-            formats(results, columns).ok_or_else(|| wrong("the formats of the results do not fit the columns".to_owned()))?;
-        if !name.is_empty() && self.portals.contains_key(&name) {
-            return Err(Complaint::error("42P03", format!("portal {name:?} already exists")).into());
-        }
-        self.check_portals()?;
-        let bytes = self.bound_bytes(&name, values)?;
-        let parameters = parameters(row)?;
-        self.portals.insert(name, Portal { prepared, parameters, bytes, binary, state: PortalState::New, hold: Hold::No });
-        self.link.out.empty(b'2');
-        Ok(())
-    }
-
-    /// The bytes of values for a portal; an error where they are too many beside those of the others.
-    fn bound_bytes(&self, name: &str, values: &[Option<Vec<u8>>]) -> Result<usize, Complaint> {
-        let bytes: usize = values.iter().flatten().map(Vec::len).sum();
-        let others = self.portals.iter().filter(|(known, _)| *known != name);
-        match others.map(|(_, portal)| portal.bytes).sum::<usize>() + bytes <= PORTAL_BYTES_MAX {
-            true => Ok(bytes),
-            false => {
-                let message = format!("the values of a connection's portals have more than {PORTAL_BYTES_MAX} bytes");
-                Err(Complaint::error(TOO_LARGE, message).hint("CLOSE those that are not needed"))
-            }
-        }
-    }
-
     /// An error where a connection has as many portals as it may have.
     pub(crate) fn check_portals(&self) -> Result<(), Complaint> {
         match self.portals.len() < PORTALS_MAX {
@@ -186,7 +129,7 @@ impl Talk {
     }
 
     /// The columns of a statement; those of FETCH are its cursor's, and those of EXECUTE its statement's.
-    fn schema_of(&self, prepared: &Prepared) -> Option<SchemaRef> {
+    pub(crate) fn schema_of(&self, prepared: &Prepared) -> Option<SchemaRef> {
         match &prepared.kind {
             StatementKind::Fetch(fetch) if fetch.is_move => None,
             StatementKind::Fetch(fetch) => self.cursor(&fetch.name).ok().and_then(|portal| portal.prepared.schema.clone()),
@@ -195,7 +138,7 @@ impl Talk {
         }
     }
 
-    fn prepared_as(&self, name: &str) -> Result<Arc<Prepared>, Halt> {
+    pub(crate) fn prepared_as(&self, name: &str) -> Result<Arc<Prepared>, Halt> {
         let found = self.statements.get(name).cloned();
         found.ok_or_else(|| Complaint::error(UNKNOWN_STATEMENT, format!("prepared statement {name:?} does not exist")).into())
     }
@@ -224,6 +167,10 @@ impl Talk {
 
     /// Runs a portal, or goes on with it. While it runs it is not among the others: where it fails it is gone.
     async fn execute(&mut self, name: &str, rows: u32) -> Result<(), Halt> {
+        let known = self.portals.get(name).ok_or_else(|| unknown_portal(name))?;
+        if !known.prepared.kind.is_an_end() {
+            self.admit()?;
+        }
         let mut portal = self.portals.remove(name).ok_or_else(|| unknown_portal(name))?;
         let prepared = Arc::clone(&portal.prepared);
         match &prepared.kind {
@@ -247,12 +194,17 @@ impl Talk {
     }
 
     async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
+        // What is taken at once, the host times.
+        let is_at_once = rows == 0 && matches!(portal.state, PortalState::New);
+        let deadline = Deadline::after(self.session.statement_timeout().filter(|_| !is_at_once));
         if let (StatementKind::Fetch(fetch), PortalState::New) = (&portal.prepared.kind, &portal.state) {
             portal.state = PortalState::Fetching(fetch.rows, 0);
         }
         if matches!(portal.state, PortalState::New) {
             let prepared = Arc::clone(&portal.prepared);
-            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters).await? {
+            let taking = if is_at_once { Taking::AtOnce } else { Taking::InParts };
+            let started = self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters, taking).await?;
+            portal.state = match started {
                 Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
                 Started::Done(tag) => {
                     self.set_what_was_asked().await?;
@@ -265,7 +217,9 @@ impl Talk {
                 let limit = if rows == 0 { u64::MAX } else { u64::from(rows) };
                 let mut writer = DataRows { binary: portal.binary.clone(), zone: self.settings.zone().1 };
                 let before = running.sent;
-                match running.send(&mut self.link, &self.place.cancel, limit, &mut writer).await? {
+                let deadline = deadline.filter(|_| !running.is_sent());
+                let sending = running.send(&mut self.link, &self.place.cancel, limit, &mut writer);
+                match in_time(deadline, sending).await? {
                     false => self.link.out.empty(b's'),
                     true => {
                         self.set_what_was_asked().await?;
@@ -355,20 +309,6 @@ async fn plan(session: &Session, sql: &str, given: &[u32]) -> Result<Result<Plan
     let schema = statement.schema().cloned();
     let statement = types.is_empty().then_some(statement);
     Ok(Ok(Planned { types, inferred, schema, statement }))
-}
-
-/// One row of values, the first for `$1`.
-pub(crate) fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
-    if row.is_empty() {
-        return Ok(Parameters::default());
-    }
-    let fields: Vec<Field> = (1..)
-        .zip(&row)
-        .map(|(place, value): (usize, _)| Field::new(place.to_string(), value.data_type().clone(), true))
-        .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(1));
-    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), row, &options).map_err(Fault::bug)?;
-    Parameters::by_place(&batch)
 }
 
 #[cfg(test)]

@@ -79,11 +79,25 @@ pub(crate) enum StatementKind {
     },
 }
 
+impl StatementKind {
+    /// Whether it does nothing but end what is open, which may be done, too, by who is not known any more.
+    pub(crate) fn is_an_end(&self) -> bool {
+        matches!(self, StatementKind::Commit { .. } | StatementKind::Rollback { .. } | StatementKind::Close(_))
+    }
+}
+
 /// Tells a statement apart.
 pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
     let mut stream = tokens(sql);
     let Some(first) = stream.next() else { return Ok(StatementKind::Empty) };
+    // The first words of a long statement cost no more than they are long.
+    let next = |word: &str| tokens(&sql[first.end..]).next().is_some_and(|token| token.is(word));
     let rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
+    let through = |word: &str| {
+        let mut is_before = true;
+        let before = tokens(&sql[first.end..]).take_while(|token| std::mem::replace(&mut is_before, !token.is(word)));
+        before.collect::<Vec<Token>>()
+    };
     let verb = first.text();
     Ok(match verb.as_str() {
         "begin" => StatementKind::Begin("BEGIN", characteristics(&rest())),
@@ -97,7 +111,7 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
         "show" => show(&rest()),
         "reset" => reset(&rest()),
         "discard" => discard(&rest()),
-        "prepare" => StatementKind::Prepare(Box::new(Prepare::read(&sql[first.end..], &rest())?)),
+        "prepare" => StatementKind::Prepare(Box::new(Prepare::read(&sql[first.end..], &through("as"))?)),
         "execute" => StatementKind::Execute(Box::new(ExecutePrepared::read(&sql[first.end..], &rest())?)),
         "deallocate" => {
             let names = rest();
@@ -105,15 +119,15 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
             StatementKind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
         }
         "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
-        "create" if rest().first().is_some_and(|token| token.is("index")) => StatementKind::Nothing(CREATE_INDEX),
-        "create" if rest().first().is_some_and(|token| token.is("schema")) => StatementKind::Nothing(CREATE_SCHEMA),
-        "drop" if rest().first().is_some_and(|token| token.is("index")) => StatementKind::Nothing("DROP INDEX"),
-        "comment" if rest().first().is_some_and(|token| token.is("on")) => StatementKind::Nothing(COMMENT),
+        "create" if next("index") => StatementKind::Nothing(CREATE_INDEX),
+        "create" if next("schema") => StatementKind::Nothing(CREATE_SCHEMA),
+        "drop" if next("index") => StatementKind::Nothing("DROP INDEX"),
+        "comment" if next("on") => StatementKind::Nothing(COMMENT),
         "copy" => copy(sql)?,
-        "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
+        "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &through("for"))?)),
         "fetch" | "move" => StatementKind::Fetch(Fetch::read(&rest(), verb == "move")?),
         "close" => StatementKind::Close(closed(&rest().into_iter().filter(|token| !token.is_sign(';')).collect::<Vec<_>>())?),
-        _ => statement(&verb, &rest),
+        _ => statement(&verb, &sql[first.end..]),
     })
 }
 
@@ -132,7 +146,7 @@ fn copy(sql: &str) -> Result<StatementKind, Complaint> {
     Ok(if copy.is_in { StatementKind::CopyIn(copy) } else { StatementKind::CopyOut(copy) })
 }
 
-fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> StatementKind {
+fn statement(verb: &str, rest: &str) -> StatementKind {
     let (tag, writes) = match verb {
         "insert" => ("INSERT", true),
         "update" => ("UPDATE", true),
@@ -146,14 +160,14 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> StatementKind {
         "explain" => ("EXPLAIN", false),
         _ => ("SELECT", false),
     };
-    let is_of = |what: &str| rest().iter().take(4).any(|token| token.is(what));
+    let is_of = |what: &str| tokens(rest).take(4).any(|token| token.is(what));
     // CREATE TABLE … AS has rows to count, as with PostgreSQL.
     let tag = match verb {
         "create" if is_of("view") => "CREATE VIEW",
         "drop" if is_of("view") => "DROP VIEW",
         "create" if is_of("function") => "CREATE FUNCTION",
         "drop" if is_of("function") => "DROP FUNCTION",
-        "create" if rest().iter().any(|token| token.is("as")) => "SELECT",
+        "create" if tokens(rest).any(|token| token.is("as")) => "SELECT",
         _ => tag,
     };
     StatementKind::Statement { tag, writes }

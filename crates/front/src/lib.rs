@@ -5,6 +5,7 @@
 
 mod arrays;
 mod binary;
+mod bind;
 mod block_settings;
 mod cancel;
 mod columns;
@@ -19,13 +20,16 @@ mod copy_rows;
 mod copy_text;
 mod cursor;
 mod dates;
+mod deadline;
 mod decode;
 mod decode_columns;
+mod decode_text;
 mod digits;
 mod error;
 mod extended;
 pub mod fuzz;
 mod kind;
+mod large;
 mod lexer;
 mod link;
 mod message;
@@ -49,5 +53,6 @@ mod text;
 mod time_zone;
 mod transaction;
 mod work;
+mod zoned;
 
 pub use serve::{Front, serve};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use pithead_entry::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::large::{Large, Room, Share};
 use crate::message::bytes_max;
 use crate::metrics::Metrics;
 use crate::reply::Replies;
@@ -29,16 +29,12 @@ const AHEAD_BYTES_MAX: usize = 256 << 10;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest message whose bytes are read to be thrown away, so that the connection goes on after it.
 const SKIPPED_BYTES_MAX: usize = 1 << 30;
-/// Messages that are larger share the bound below.
+/// Messages that are larger need room ([`Large`]).
 const SMALL_BYTES: usize = 64 << 10;
 /// Largest message of a client who is not known yet.
 const STRANGER_BYTES: usize = 4 << 10;
-/// Bytes of large messages of all connections.
-const LARGE_BYTES_MAX: usize = 256 << 20;
-/// How long a large message waits for room among them.
+/// How long a large message waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
-/// How long one that has room may take until all of it is there: others wait for its room.
-const WHOLE_WAIT: Duration = Duration::from_secs(120);
 
 /// What was read.
 #[derive(Debug)]
@@ -53,39 +49,14 @@ pub(crate) enum Read {
     Gone,
 }
 
-/// Room for large messages in memory, of all connections.
+/// A message that is too large, while its bytes are thrown away.
 #[derive(Debug)]
-pub(crate) struct Large {
-    room: Arc<Semaphore>,
-    /// How long a message that has room may take until all of it is there.
-    whole_wait: Duration,
-}
-
-/// A large message's room. It is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Room(#[expect(dead_code, reason = "it is held, and not looked at")] OwnedSemaphorePermit);
-
-impl Default for Large {
-    fn default() -> Large {
-        Large { room: Arc::new(Semaphore::new(LARGE_BYTES_MAX)), whole_wait: WHOLE_WAIT }
-    }
-}
-
-#[cfg(test)]
-impl Large {
-    /// Room for so many bytes.
-    pub(crate) fn of(bytes: usize) -> Large {
-        Large { room: Arc::new(Semaphore::new(bytes)), whole_wait: Duration::from_millis(300) }
-    }
-}
-
-impl Large {
-    /// Room for a message, in the order in which it is asked for; none: there was none for long.
-    pub(crate) async fn take(&self, bytes: usize, wait: Duration) -> Option<Room> {
-        let bytes = u32::try_from(bytes).ok()?;
-        let permit = timeout(wait, Arc::clone(&self.room).acquire_many_owned(bytes)).await.ok()?;
-        permit.ok().map(Room)
-    }
+struct Skipped {
+    tag: u8,
+    bytes: usize,
+    busy: bool,
+    /// Bytes that have not come yet.
+    left: usize,
 }
 
 pub(crate) struct Link {
@@ -95,23 +66,30 @@ pub(crate) struct Link {
     /// What waits to be sent.
     pub(crate) out: Replies,
     sent: usize,
-    large: Arc<Large>,
+    share: Share,
     /// Whether the client is known; who is not may send small messages only.
     pub(crate) known: bool,
-    /// The large message that is being worked on.
+    /// The room of the large message that is being worked on.
     held: Option<Room>,
+    /// The message that is being thrown away. What follows in the stream is no message before its end.
+    skipped: Option<Skipped>,
     metrics: Arc<Metrics>,
 }
 
 impl Link {
-    pub(crate) fn new(connection: Connection, large: Arc<Large>, metrics: Arc<Metrics>) -> Link {
+    pub(crate) fn new(connection: Connection, large: &Large, metrics: Arc<Metrics>) -> Link {
+        let share = large.share(connection.peer().place.address());
         let (read, write) = tokio::io::split(connection);
-        Link { read, write, input: Vec::new(), out: Replies::default(), sent: 0, large, known: false, held: None, metrics }
+        let (input, out) = (Vec::new(), Replies::default());
+        Link { read, write, input, out, sent: 0, share, known: false, held: None, skipped: None, metrics }
     }
 
-    /// The next message. Can be dropped and called again: what was read so far stays.
+    /// The next message. Can be dropped and called again: what was read so far stays, and what is to be thrown away still is.
     pub(crate) async fn next(&mut self) -> Read {
         self.held = None;
+        if self.skipped.is_some() {
+            return self.skip().await;
+        }
         while self.input.len() < 5 {
             let wait = if self.input.is_empty() { IDLE_WAIT } else { PART_WAIT };
             if !self.more(wait).await {
@@ -127,16 +105,16 @@ impl Link {
             return Read::Malformed(format!("a message of {bytes} bytes, before it is known who sends it"));
         }
         if bytes > bytes_max(tag, MESSAGE_BYTES_MAX) {
-            return self.skip(tag, bytes, false).await;
+            return self.refuse(tag, bytes, false).await;
         }
         if bytes > SMALL_BYTES {
-            match self.large.take(bytes, ROOM_WAIT).await {
+            match self.share.take(bytes, ROOM_WAIT).await {
                 Some(room) => self.held = Some(room),
-                None => return self.skip(tag, bytes, true).await,
+                None => return self.refuse(tag, bytes, true).await,
             }
         }
         let has_come = match self.held.is_some() {
-            true => timeout(self.large.whole_wait, self.until(5 + bytes)).await.unwrap_or(false),
+            true => timeout(self.share.whole_wait(), self.until(5 + bytes)).await.unwrap_or(false),
             false => self.until(5 + bytes).await,
         };
         if !has_come {
@@ -148,27 +126,36 @@ impl Link {
         Read::Message(tag, body)
     }
 
-    /// The room of the message that came last, for who keeps its bytes beyond the next one.
+    /// The room of the message that came last, for who keeps its bytes beyond the next one, or has read them before that.
     pub(crate) fn take_room(&mut self) -> Option<Room> {
         self.held.take()
     }
 
-    async fn skip(&mut self, tag: u8, bytes: usize, busy: bool) -> Read {
+    /// Throws a message away that begins here.
+    async fn refuse(&mut self, tag: u8, bytes: usize, busy: bool) -> Read {
         if bytes > SKIPPED_BYTES_MAX {
             return Read::Malformed(format!("a message says that it has {bytes} bytes"));
         }
-        let mut left = bytes + 5;
-        loop {
-            let now = left.min(self.input.len());
+        self.skipped = Some(Skipped { tag, bytes, busy, left: bytes + 5 });
+        self.skip().await
+    }
+
+    /// Throws away what has not come yet of such a message. Where it is dropped, the next call goes on with it.
+    async fn skip(&mut self) -> Read {
+        while let Some(skipped) = &mut self.skipped {
+            let now = skipped.left.min(self.input.len());
             self.input.drain(..now);
-            left -= now;
-            if left == 0 {
-                return Read::TooLarge { tag, bytes, busy };
+            skipped.left -= now;
+            if skipped.left == 0 {
+                let read = Read::TooLarge { tag: skipped.tag, bytes: skipped.bytes, busy: skipped.busy };
+                self.skipped = None;
+                return read;
             }
             if !self.more(PART_WAIT).await {
-                return Read::Gone;
+                break;
             }
         }
+        Read::Gone
     }
 
     /// Reads until so many bytes are there; false: they will not be.
@@ -243,7 +230,7 @@ mod tests {
     use super::*;
 
     /// A client, and its link to a server.
-    async fn linked(large: &Arc<Large>) -> (TcpStream, Link) {
+    async fn linked(large: &Large) -> (TcpStream, Link) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let protocol = Protocol { name: "test", alpn: b"test", greeting: b"" };
@@ -252,7 +239,7 @@ mod tests {
         let client = TcpStream::connect(address).await.unwrap();
         let connection = connections.recv().await.unwrap().unwrap();
         accepting.abort();
-        let link = Link::new(connection, Arc::clone(large), Arc::new(Metrics::new()));
+        let link = Link::new(connection, large, Arc::new(Metrics::new()));
         (client, Link { known: true, ..link })
     }
 
@@ -260,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_message_that_dribbles_gives_its_room_back() {
         const BYTES: usize = 2 * SMALL_BYTES;
-        let large = Arc::new(Large::of(BYTES));
+        let large = Large::of(BYTES);
         let message = [&b"d"[..], &(BYTES as u32 + 4).to_be_bytes(), &vec![b'x'; BYTES]].concat();
         let (mut quick, mut link) = linked(&large).await;
         quick.write_all(&message).await.unwrap();
@@ -276,20 +263,32 @@ mod tests {
         let read = timeout(Duration::from_secs(20), link.next()).await;
         assert!(matches!(read, Ok(Read::Gone)), "{read:?}");
         drop(link);
-        assert!(large.take(BYTES, Duration::from_millis(20)).await.is_some());
+        assert!(large.share([127, 0, 0, 1].into()).take(BYTES, Duration::from_millis(20)).await.is_some());
         dribbling.abort();
     }
 
+    /// A regression: a COPY that failed in the middle of a message that is too large had the rest of its bytes read as messages, and
+    /// statements that rows are full of were run.
     #[tokio::test]
-    async fn large_messages_wait_for_room() {
-        const SHORT: Duration = Duration::from_millis(20);
-        let large = Large::default();
-        let first = large.take(LARGE_BYTES_MAX - 10, SHORT).await.unwrap();
-        let mut second = std::pin::pin!(large.take(11, ROOM_WAIT));
-        assert!(timeout(SHORT, &mut second).await.is_err(), "there is no room for it");
-        drop(first);
-        drop(second.await.unwrap());
-        let _all = large.take(LARGE_BYTES_MAX, SHORT).await.unwrap();
-        assert!(large.take(1, SHORT).await.is_none(), "it does not wait for ever");
+    async fn the_rest_of_a_message_that_is_too_large_is_no_message() {
+        const BYTES: usize = MESSAGE_BYTES_MAX + 100;
+        let hidden = [&b"Q"[..], &15_u32.to_be_bytes(), b"DROP TABLE\0"].concat();
+        let (mut client, mut link) = linked(&Large::default()).await;
+        let mut message = [&b"d"[..], &(BYTES as u32 + 4).to_be_bytes()].concat();
+        message.extend(hidden.iter().cycle().take(BYTES));
+        let (first, rest) = message.split_at(5 + 3 * hidden.len());
+        client.write_all(first).await.unwrap();
+        // As who waits for the next message and for something else that comes first.
+        assert!(timeout(Duration::from_millis(200), link.next()).await.is_err(), "the message has not come");
+        let rest = [rest, b"Q", &12_u32.to_be_bytes(), b"SELECT\0 "].concat();
+        let sending = tokio::spawn(async move {
+            client.write_all(&rest).await.unwrap();
+            client
+        });
+        let read = link.next().await;
+        assert!(matches!(read, Read::TooLarge { tag: b'd', bytes: BYTES, busy: false }), "{read:?}");
+        let read = link.next().await;
+        assert!(matches!(&read, Read::Message(b'Q', body) if body == b"SELECT\0 "), "{read:?}");
+        drop(sending.await.unwrap());
     }
 }

@@ -158,14 +158,19 @@ impl<'a> Fields<'a> {
     }
 
     /// A length, and so many bytes; none where the length is -1.
-    pub(crate) fn value(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+    pub(crate) fn bytes_of_value(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         match self.int()? {
             -1 => Ok(None),
             length => {
                 let length = usize::try_from(length).map_err(|_| malformed("a value's length is negative"))?;
-                self.bytes(length).map(|bytes| Some(bytes.to_vec()))
+                self.bytes(length).map(Some)
             }
         }
+    }
+
+    /// The same, for who keeps it.
+    pub(crate) fn value(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(self.bytes_of_value()?.map(<[u8]>::to_vec))
     }
 
     fn target(&mut self) -> Result<Target, Malformed> {

@@ -2,26 +2,28 @@
 
 use std::borrow::Cow;
 
-use crate::lexer::{Token, TokenKind, tokens};
+use crate::lexer::{TokenKind, tokens};
 
 /// Words that begin a definition of something else than a column in other dialects, and are names in PostgreSQL's.
 const WORDS: [&str; 4] = ["index", "key", "fulltext", "spatial"];
 
 /// CREATE TABLE with columns of these names in quotes.
 pub(crate) fn quoted(sql: &str) -> Cow<'_, str> {
-    let all: Vec<Token> = match is_create_table(sql) {
-        true => tokens(sql).collect(),
-        false => return Cow::Borrowed(sql),
-    };
+    if !is_create_table(sql) {
+        return Cow::Borrowed(sql);
+    }
     let (mut out, mut end, mut depth) = (String::new(), 0, 0_usize);
-    for (place, token) in all.iter().enumerate() {
+    let mut all = tokens(sql).peekable();
+    let mut begins_after = false;
+    while let Some(token) = all.next() {
         match token.kind {
             TokenKind::Sign('(') => depth += 1,
             TokenKind::Sign(')') => depth = depth.saturating_sub(1),
             _ => {}
         }
-        let begins = depth == 1 && place > 0 && (all[place - 1].is_sign('(') || all[place - 1].is_sign(','));
-        let has_type = all.get(place + 1).is_some_and(|next| matches!(next.kind, TokenKind::Word(_)));
+        let begins = depth == 1 && begins_after;
+        begins_after = token.is_sign('(') || token.is_sign(',');
+        let has_type = all.peek().is_some_and(|next| matches!(next.kind, TokenKind::Word(_)));
         if begins && has_type && WORDS.iter().any(|word| token.is(word)) {
             out.push_str(&sql[end..token.start]);
             out.push_str(&format!("\"{}\"", token.text()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use pithead_host::{Answer, Commitment, Parameters, Statement};
+use pithead_host::{Answer, Commitment, Parameters, Statement, taken_in_parts};
 use pithead_pg_catalog::{ConnectionFacts, SearchPath, pg_type};
 
 use crate::connection::{Halt, Talk, answering};
@@ -70,6 +70,15 @@ pub(crate) enum PortalState {
     Done(String),
 }
 
+/// How a client takes the rows of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// All at once, within the time that the statement may take.
+    AtOnce,
+    /// In parts, when it likes to: each part may take as long as a statement.
+    InParts,
+}
+
 /// What a statement that was begun gives.
 pub(crate) enum Started {
     /// Rows, and the tag that stands before their number.
@@ -102,17 +111,18 @@ impl Talk {
         kind: &StatementKind,
         prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
+        taking: Taking,
     ) -> Result<Started, Halt> {
         match kind {
             StatementKind::Statement { tag, writes } => {
                 self.before_statement(sql).await?;
-                self.start_at_host(sql, tag, *writes, prepared, parameters).await
+                self.start_at_host((sql, tag, *writes), prepared, parameters, taking).await
             }
             StatementKind::Execute(execute) => {
                 self.transaction.check(false, false)?;
                 let prepared = self.prepared_by_name(execute)?;
                 self.before_statement(&prepared.sql).await?;
-                self.execute_by_name(execute).await
+                self.execute_by_name(execute, taking).await
             }
             StatementKind::Declare(declare) => {
                 self.transaction.check(false, false)?;
@@ -133,26 +143,31 @@ impl Talk {
         }
     }
 
+    /// Begins a statement that the host runs: its text, its tag, and whether it writes.
     pub(crate) async fn start_at_host(
         &mut self,
-        sql: &str,
-        tag: &'static str,
-        writes: bool,
+        (sql, tag, writes): (&str, &'static str, bool),
         prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
+        taking: Taking,
     ) -> Result<Started, Halt> {
         self.check_writes(writes)?;
-        self.admit()?;
         let path = self.settings.path();
         let planned = prepared.filter(|prepared| prepared.path == path).cloned();
         let session = Arc::clone(&self.session);
         let (sql, parameters) = (sql.to_owned(), parameters.clone());
         let commitment = Arc::<Commitment>::default();
         let sends = Arc::clone(&commitment);
-        let work = in_own_task(&self.entrance.work, async move {
+        let running = async move {
             match planned.as_ref().and_then(|prepared| prepared.statement.as_ref()) {
                 Some(statement) => statement.run_until(&session, &sends).await,
                 None => session.run_until(&sql, &parameters, &sends).await,
+            }
+        };
+        let work = in_own_task(&self.entrance.work, async move {
+            match taking {
+                Taking::AtOnce => running.await,
+                Taking::InParts => taken_in_parts(running).await,
             }
         });
         let answer = answering(&mut self.link, &self.place.cancel, &commitment, work).await?;

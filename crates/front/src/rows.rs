@@ -52,6 +52,11 @@ impl Rows {
         Rows { is_sent, ..self }
     }
 
+    /// Whether they tell of a change that was sent, so that no time bounds them.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
+    }
+
     /// Sends at most `limit` rows. Whether all have been sent.
     pub(crate) async fn send(
         &mut self,

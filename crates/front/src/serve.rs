@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::cancel::Running;
 use crate::connection::Talk;
 use crate::error::{Complaint, TOO_MANY};
-use crate::link::Large;
+use crate::large::Large;
 use crate::metrics::Metrics;
 use crate::reply::Replies;
 use crate::startup::begin;
@@ -40,7 +40,7 @@ pub struct Front {
     pub(crate) host: Host,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) running: Arc<Running>,
-    pub(crate) large: Arc<Large>,
+    pub(crate) large: Large,
 }
 
 /// What stands before it.
@@ -58,7 +58,7 @@ struct Threads(Option<Runtime>);
 impl Front {
     /// A server of this host, that nobody has connected to.
     pub fn new(host: Host) -> Arc<Front> {
-        Arc::new(Front { host, metrics: Arc::new(Metrics::new()), running: Arc::default(), large: Arc::default() })
+        Arc::new(Front { host, metrics: Arc::new(Metrics::new()), running: Arc::default(), large: Large::default() })
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use parking_lot::Mutex;
-use pithead_pg_catalog::{BLOCK_WRITES, ConnectionFacts, CursorFacts, PreparedFacts, SETTINGS, SearchPath, Setting, setting};
+use pithead_pg_catalog::{
+    BLOCK_WRITES, ConnectionFacts, CursorFacts, NO_SETTING, PreparedFacts, SETTINGS, SearchPath, Setting, setting,
+};
 
 use crate::error::{Complaint, FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
 use crate::search_path::{self, Wanted};
@@ -341,7 +343,7 @@ fn known(name: &str, value: &str) -> Result<Effect, Complaint> {
 }
 
 fn unknown(name: &str) -> Complaint {
-    Complaint::error(UNKNOWN_SETTING, format!("unrecognized configuration parameter {name:?}"))
+    Complaint::error(UNKNOWN_SETTING, format!("{NO_SETTING} {name:?}"))
         .hint("SELECT name FROM pg_settings lists those of PostgreSQL that are known, SHOW ALL those of the host")
 }
 

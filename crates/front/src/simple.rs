@@ -1,14 +1,17 @@
 //! The simple protocol: a text of one or several statements, each run to its end, with all values as text.
 
+use std::sync::Arc;
+
 use pithead_host::{Parameters, Session};
 use pithead_model::Fault;
 
-use crate::connection::{Halt, Talk};
+use crate::connection::{Halt, Talk, during};
 use crate::error::Complaint;
 use crate::kind::{StatementKind, kind};
 use crate::names::quoted;
-use crate::portal::Started;
+use crate::portal::{Started, Taking};
 use crate::rows::{DataRows, described};
+use crate::work::by_size;
 
 impl Talk {
     /// Runs the statements of a text, until one fails.
@@ -16,6 +19,7 @@ impl Talk {
         // Portals of a run that was not ended are over.
         self.portals.remove("");
         self.place.cancel.begin();
+        let sql: Arc<str> = sql.into();
         let done = self.each(&sql).await;
         self.place.cancel.end();
         match done {
@@ -27,8 +31,11 @@ impl Talk {
         self.ready().await
     }
 
-    async fn each(&mut self, sql: &str) -> Result<(), Halt> {
-        let statements = Session::split(sql)?;
+    async fn each(&mut self, sql: &Arc<str>) -> Result<(), Halt> {
+        let text = Arc::clone(sql);
+        let statements = self.aside(sql.len(), move || Session::split(&text)).await??;
+        // The message was read: while its statements run, others may send large ones.
+        drop(self.link.take_room());
         if statements.is_empty() {
             self.link.out.empty(b'I');
         }
@@ -43,10 +50,29 @@ impl Talk {
         Ok(())
     }
 
+    /// Does work over so many bytes that a client has sent, until it is cancelled.
+    pub(crate) async fn aside<T: Send + 'static>(
+        &mut self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Halt> {
+        let working = by_size(&self.entrance.work, bytes, work);
+        Ok(during(&mut self.link, &self.place.cancel, working).await??)
+    }
+
+    /// What a statement is, and its text as the host reads it.
+    pub(crate) async fn told(&mut self, sql: String) -> Result<(StatementKind, String), Halt> {
+        let bytes = sql.len();
+        let telling = move || Ok::<_, Complaint>((kind(&sql)?, quoted(&sql).into_owned()));
+        Ok(self.aside(bytes, telling).await??)
+    }
+
     async fn one(&mut self, sql: &str) -> Result<(), Halt> {
-        let kind = kind(sql)?;
-        let sql = quoted(sql);
-        let sql = sql.as_ref();
+        let (kind, sql) = self.told(sql.to_owned()).await?;
+        let sql = sql.as_str();
+        if !kind.is_an_end() {
+            self.admit()?;
+        }
         match &kind {
             StatementKind::Empty => {
                 self.link.out.empty(b'I');
@@ -66,7 +92,7 @@ impl Talk {
                 self.link.out.complete(&fetch.tag(rows));
                 Ok(())
             }
-            _ => match self.start(sql, &kind, None, &Parameters::default()).await? {
+            _ => match self.start(sql, &kind, None, &Parameters::default(), Taking::AtOnce).await? {
                 Started::Done(tag) => {
                     self.set_what_was_asked().await?;
                     self.link.out.complete(&tag);

@@ -9,14 +9,16 @@ use futures::StreamExt;
 use pithead_host::{Parameters, converted};
 use pithead_pg_catalog::type_named;
 
+use crate::bind::parameters;
 use crate::connection::{Halt, Talk, during};
-use crate::decode::{arrow_type, parameter};
+use crate::decode::parameter;
+use crate::decode_text::arrow_type;
 use crate::error::{Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, SYNTAX, UNKNOWN_STATEMENT};
-use crate::extended::parameters;
 use crate::kind::StatementKind;
 use crate::lexer::{Token, TokenKind};
-use crate::portal::{Prepared, Started};
+use crate::portal::{Prepared, Started, Taking};
 use crate::work::in_own_task;
+use crate::zoned::{in_zone, zone_matters};
 
 /// PREPARE.
 #[derive(Debug, PartialEq, Eq)]
@@ -137,7 +139,7 @@ impl Talk {
     }
 
     /// EXECUTE.
-    pub(crate) async fn execute_by_name(&mut self, execute: &ExecutePrepared) -> Result<Started, Halt> {
+    pub(crate) async fn execute_by_name(&mut self, execute: &ExecutePrepared, taking: Taking) -> Result<Started, Halt> {
         let prepared = self.prepared_by_name(execute)?;
         let StatementKind::Statement { tag, writes } = prepared.kind else {
             return Err(Complaint::error(NOT_SUPPORTED, "EXECUTE runs queries, and statements that write").into());
@@ -156,7 +158,7 @@ impl Talk {
         let row = values.into_iter().zip(wanted);
         let row = row.map(|(value, (oid, inferred))| fitted(&value, *oid, inferred.as_ref(), &zone));
         let values = parameters(row.collect::<Result<Vec<_>, Complaint>>()?)?;
-        self.start_at_host(&prepared.sql, tag, writes, Some(&prepared), &values).await
+        self.start_at_host((&prepared.sql, tag, writes), Some(&prepared), &values, taking).await
     }
 
     /// The values of expressions, each as an array of one.
@@ -176,9 +178,11 @@ impl Talk {
     }
 }
 
-/// A value as the type that its parameter has. A text is read as one that a client gives.
+/// A value as the type that its parameter has. A text is read as one that a client gives. Where the statement wants a moment of another
+/// kind than the parameter is, it makes it itself, by the session's zone.
 fn fitted(value: &ArrayRef, oid: u32, inferred: Option<&DataType>, zone: &str) -> Result<ArrayRef, Complaint> {
-    let wanted = inferred.cloned().or_else(|| arrow_type(oid)).unwrap_or(DataType::Utf8);
+    let own = arrow_type(oid).unwrap_or(DataType::Utf8);
+    let wanted = inferred.filter(|inferred| !zone_matters(&own, inferred, zone)).cloned().unwrap_or(own);
     if value.is_null(0) || value.data_type().is_null() {
         return Ok(new_null_array(&wanted, 1));
     }
@@ -190,14 +194,18 @@ fn fitted(value: &ArrayRef, oid: u32, inferred: Option<&DataType>, zone: &str) -
     let both = |is: fn(&DataType) -> bool| is(value.data_type()) && is(&wanted);
     let is_alike = value.data_type() == &wanted || wanted == DataType::Utf8;
     let is_alike = is_alike || both(DataType::is_numeric) || both(DataType::is_temporal) || both(DataType::is_nested);
-    let made = if is_alike { converted(value, &wanted) } else { None };
+    let made = match wanted != DataType::Utf8 && zone_matters(value.data_type(), &wanted, zone) {
+        _ if !is_alike => None,
+        true => in_zone(value, &wanted, zone),
+        false => converted(value, &wanted),
+    };
     made.ok_or_else(|| Complaint::error("42804", format!("a value of the type {} is no {wanted}", value.data_type())))
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringArray};
-    use arrow::datatypes::Int32Type;
+    use arrow::array::{Int64Array, StringArray, TimestampMicrosecondArray};
+    use arrow::datatypes::{Int32Type, TimeUnit, TimestampMicrosecondType};
 
     use super::*;
     use crate::kind::kind;
@@ -228,6 +236,13 @@ mod tests {
         let small = fitted(&value, 20, Some(&DataType::Int32), "UTC").unwrap();
         assert_eq!(small.as_primitive::<Int32Type>().value(0), 7);
         assert!(fitted(&value, 1082, None, "UTC").is_err());
+        // A regression: a wall time was taken for UTC's, whatever the zone.
+        let wall_time: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![7_200_000_000]));
+        let moment = fitted(&wall_time, 1184, None, "+02:00").unwrap();
+        assert_eq!(moment.as_primitive::<TimestampMicrosecondType>().value(0), 0);
+        let wanted = DataType::Timestamp(TimeUnit::Microsecond, None);
+        assert_eq!(fitted(&moment, 1184, Some(&wanted), "+02:00").unwrap().data_type(), moment.data_type());
+        assert_eq!(&fitted(&moment, 1114, Some(&wanted), "+02:00").unwrap(), &wall_time);
         let text: ArrayRef = Arc::new(StringArray::from(vec!["2024-02-29 12:00:00"]));
         assert_eq!(fitted(&text, 1082, None, "UTC").unwrap().data_type(), &DataType::Date32);
     }

@@ -56,7 +56,7 @@ pub(crate) async fn begin(front: &Arc<Front>, entrance: &Entrance, mut connectio
             }
             Err(why) => {
                 front.metrics.began("malformed");
-                let mut link = Link::new(connection, Arc::clone(&front.large), Arc::clone(&front.metrics));
+                let mut link = Link::new(connection, &front.large, Arc::clone(&front.metrics));
                 link.out.error(&Complaint::fatal(PROTOCOL_VIOLATION, why.to_string()));
                 link.close().await;
                 return None;
@@ -93,7 +93,7 @@ async fn session(
     parameters: Vec<(String, String)>,
 ) -> Option<Begun> {
     let peer = Arc::clone(connection.peer());
-    let mut link = Link::new(connection, Arc::clone(&front.large), Arc::clone(&front.metrics));
+    let mut link = Link::new(connection, &front.large, Arc::clone(&front.metrics));
     if minor > 0 || parameters.iter().any(|(name, _)| name.starts_with("_pq_.")) {
         let unknown: Vec<String> =
             parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect();

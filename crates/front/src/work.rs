@@ -9,6 +9,22 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
+/// Bytes that are read where they are needed, since that takes no longer than to have it done elsewhere.
+const HERE_BYTES_MAX: usize = 64 << 10;
+
+/// Does work over so many bytes: over many of them where statements run, since it does not pause, and others wait for the threads of
+/// connections.
+pub(crate) async fn by_size<T: Send + 'static>(
+    threads: &Handle,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
+    match bytes > HERE_BYTES_MAX {
+        true => in_own_task(threads, async move { Ok(work()) }).await,
+        false => Ok(work()),
+    }
+}
+
 /// Does work that ends, as soon as it comes to a pause, when nobody waits for it any more.
 pub(crate) async fn in_own_task<T: Send + 'static>(
     threads: &Handle,
@@ -86,6 +102,17 @@ mod tests {
         let rows = futures::stream::iter((0..100).map(|value| Ok(batch(value))));
         let came: Vec<_> = rows_in_own_task(&Handle::current(), rows).map(Result::unwrap).collect().await;
         assert_eq!(came, (0..100).map(batch).collect::<Vec<_>>());
+    }
+
+    /// A regression: two clients with texts of 16 MiB kept all others waiting while these were read.
+    #[tokio::test]
+    async fn much_is_read_where_statements_run() {
+        let statements = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let thread = async |bytes| by_size(statements.handle(), bytes, || std::thread::current().id()).await.unwrap();
+        let here = std::thread::current().id();
+        assert_eq!(thread(HERE_BYTES_MAX).await, here);
+        assert_ne!(thread(HERE_BYTES_MAX + 1).await, here);
+        statements.shutdown_background();
     }
 
     #[tokio::test]

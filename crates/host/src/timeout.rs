@@ -15,6 +15,17 @@ const UNITS: [(&str, u64); 6] =
 /// Longest that a timeout may be; PostgreSQL has the same bound.
 const TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 
+tokio::task_local! {
+    /// Set while a statement is answered whose client takes its rows in parts.
+    static IN_PARTS: ();
+}
+
+/// Runs a statement whose client takes its rows in parts, when it likes to, as those of a cursor. Its answer is timed as that of any
+/// other one, and its rows are not: the time that goes by between two parts is the client's. Who sends the parts times each of them.
+pub async fn taken_in_parts<T>(running: impl Future<Output = T>) -> T {
+    IN_PARTS.scope((), running).await
+}
+
 /// When a statement is to have ended, from its arrival to its last row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
@@ -29,7 +40,8 @@ impl Deadline {
     }
 
     /// Runs what answers a statement until the deadline. What it had at drives is closed with it, and so are the rows of its answer
-    /// that have not ended by then. Once it has sent what it changes, it has the time that it needs.
+    /// that have not ended by then, unless they are [`taken_in_parts`]. Once it has sent what it changes, it has the time that it
+    /// needs.
     pub(crate) async fn run(
         self,
         commitment: &Commitment,
@@ -42,7 +54,7 @@ impl Deadline {
             Err(_) => answer.await,
         };
         let answer = answered?;
-        match commitment.is_sent() {
+        match commitment.is_sent() || IN_PARTS.try_with(|&()| ()).is_ok() {
             true => Ok(answer),
             false => Ok(Answer { rows: self.rows(answer.rows), ..answer }),
         }
@@ -123,6 +135,27 @@ mod tests {
         let mut rows: Vec<Result<i32, Fault>> = deadline.rows(endless.boxed()).collect().await;
         assert_eq!(rows.pop().unwrap().unwrap_err().blame, Blame::Limit);
         assert!(rows.iter().all(Result::is_ok));
+    }
+
+    /// A regression: a cursor ended in the middle of its rows, however fast each FETCH was.
+    #[tokio::test]
+    async fn rows_that_are_taken_in_parts_have_no_deadline() {
+        let timeout = Duration::from_millis(20);
+        let batch = || Ok(RecordBatch::new_empty(Arc::new(Schema::empty())));
+        let answered = async |in_parts: bool| {
+            let (deadline, commitment) = (Deadline::after(Some(timeout)).unwrap(), Commitment::default());
+            let rows = futures::stream::iter([batch(), batch()]).boxed();
+            let running = deadline.run(&commitment, async { Ok(Answer { rows, ..Answer::done() }) });
+            let mut rows = if in_parts { taken_in_parts(running).await } else { running.await }.unwrap().rows;
+            let _first = rows.next().await;
+            tokio::time::sleep(2 * timeout).await;
+            rows.next().await.is_some_and(|row| row.is_ok())
+        };
+        assert!(answered(true).await);
+        assert!(!answered(false).await);
+        let deadline = Deadline::after(Some(timeout)).unwrap();
+        let late = taken_in_parts(deadline.run(&Commitment::default(), std::future::pending())).await;
+        assert_eq!(late.err().map(|fault| fault.kind), Some(FaultKind::Timeout), "the answer has one still");
     }
 
     #[tokio::test]

@@ -17,7 +17,9 @@ pub(crate) enum Body {
     /// The same of one whose arguments may be wrong; the error is what is said of them.
     TextOrWrong(fn(&Call, usize) -> Result<Option<String>, String>),
     Int(fn(&Call, usize) -> Option<i64>),
+    IntOrWrong(fn(&Call, usize) -> Result<Option<i64>, String>),
     Bool(fn(&Call, usize) -> Option<bool>),
+    BoolOrWrong(fn(&Call, usize) -> Result<Option<bool>, String>),
     Texts(fn(&Call, usize) -> Vec<String>),
     /// As with texts, of one whose arguments may be wrong. None: NULL.
     TextsOrWrong(fn(&Call, usize) -> TextsOrWrong),
@@ -29,8 +31,8 @@ impl Body {
     pub(crate) fn data_type(self) -> DataType {
         match self {
             Body::Text(_) | Body::TextOrWrong(_) => DataType::Utf8,
-            Body::Int(_) => DataType::Int64,
-            Body::Bool(_) => DataType::Boolean,
+            Body::Int(_) | Body::IntOrWrong(_) => DataType::Int64,
+            Body::Bool(_) | Body::BoolOrWrong(_) => DataType::Boolean,
             Body::Texts(_) | Body::TextsOrWrong(_) => DataType::new_list(DataType::Utf8, true),
             Body::Never(data_type) => data_type(),
         }
@@ -131,6 +133,17 @@ impl<'a> Call<'a> {
     /// The table that the first argument is.
     pub(crate) fn table(&self, row: usize) -> Option<&Listed> {
         self.table_of(0, row)
+    }
+}
+
+/// What is made of a name of no table: an error, unless it is that of one of PostgreSQL's own, of which not all are here.
+pub(crate) fn of_no_table<T>(name: &str) -> Result<Option<T>, String> {
+    let bare = name.replace('"', "");
+    let bare = bare.strip_prefix("pg_catalog.").unwrap_or(&bare);
+    match bare.starts_with("pg_") || bare.starts_with("information_schema.") {
+        true => Ok(None),
+        // By these words, errors of the engine are known as being about a table.
+        false => Err(format!("table '{name}' does not exist")),
     }
 }
 

@@ -109,6 +109,8 @@ impl PgFunction {
             }
             Body::Int(of) => Arc::new((0..rows).map(|row| of(call, row)).collect::<Int64Array>()),
             Body::Bool(of) => Arc::new((0..rows).map(|row| of(call, row)).collect::<BooleanArray>()),
+            Body::IntOrWrong(of) => Arc::new(self.each(rows, |row| of(call, row))?.into_iter().collect::<Int64Array>()),
+            Body::BoolOrWrong(of) => Arc::new(self.each(rows, |row| of(call, row))?.into_iter().collect::<BooleanArray>()),
             Body::Texts(of) => {
                 (0..rows).for_each(|row| lists.append_value(of(call, row).iter().map(Some)));
                 Arc::new(lists.finish())
@@ -125,8 +127,14 @@ impl PgFunction {
         })
     }
 
+    /// The values of so many rows; an error where one has wrong arguments.
+    fn each<T>(&self, rows: usize, of: impl Fn(usize) -> std::result::Result<Option<T>, String>) -> Result<Vec<Option<T>>> {
+        (0..rows).map(|row| of(row).or_else(|what| self.wrong(&what))).collect()
+    }
+
     fn wrong<T>(&self, what: &str) -> Result<T> {
-        exec_err!("{}: {what}", self.name)
+        // `'t'::regclass` is a call here, of a name that nobody has written.
+        exec_err!("{}: {what}", self.name.trim_end_matches("_oid"))
     }
 }
 
@@ -241,11 +249,13 @@ mod tests {
             (&["pithead", "main.t", "UPDATE"], Some(true)),
             (&["somebody", "lab.n", "UPDATE"], Some(false)),
             (&["lab.v", "INSERT"], Some(false)),
-            (&["nothing", "SELECT"], None),
+            (&["4711", "SELECT"], None),
             (&["pg_catalog.pg_class", "SELECT"], Some(true)),
         ] {
             assert_eq!(flag("has_table_privilege", arguments), expected, "{arguments:?}");
         }
+        let nothing = ["nothing", "SELECT"].map(ScalarValue::from);
+        assert!(given("has_table_privilege", &nothing).is_err());
         assert_eq!(flag("has_column_privilege", &["t", "a", "UPDATE"]), Some(false));
         assert_eq!(flag("has_schema_privilege", &["me", "lab", "CREATE"]), Some(true));
         assert_eq!(flag("has_schema_privilege", &["main", "CREATE"]), Some(false));
@@ -263,6 +273,27 @@ mod tests {
         let again = given("regclass_oid", &[ScalarValue::from(number)]).unwrap();
         assert_eq!(again.as_primitive::<Int64Type>().value(0), number);
         assert_eq!(text("regclass_name", &[ScalarValue::from("lab.n")]).as_deref(), Some("lab.n"));
+    }
+
+    /// A regression: they were NULL, and scripts that check by them went on.
+    #[test]
+    fn names_of_nothing_are_errors() {
+        let said = |name: &str, arguments: &[&str]| {
+            let arguments: Vec<ScalarValue> = arguments.iter().map(|text| ScalarValue::from(*text)).collect();
+            given(name, &arguments).map(|array| array.is_valid(0)).map_err(|error| error.strip_backtrace())
+        };
+        let error = said("regclass_oid", &["tirps"]).unwrap_err();
+        assert!(error.ends_with("regclass: table 'tirps' does not exist"), "{error}");
+        assert!(said("pg_table_size", &["main.tirps"]).unwrap_err().contains("table 'main.tirps'"));
+        assert_eq!((said("to_regclass", &["tirps"]).unwrap(), said("pg_table_size", &["main.t"]).unwrap()), (false, true));
+        // Not all of PostgreSQL's own tables are here, and clients ask for the numbers of many.
+        for own in ["pg_catalog.pg_class", "pg_collation", "information_schema.tables"] {
+            assert!(said("regclass_oid", &[own]).is_ok(), "{own}");
+        }
+        let error = said("current_setting", &["nothing"]).unwrap_err();
+        assert!(error.contains("unrecognized configuration parameter \"nothing\""), "{error}");
+        let missing = [ScalarValue::from("nothing"), ScalarValue::from(true)];
+        assert_eq!(text("current_setting", &missing), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use arrow::datatypes::{DataType, Field};
 
-use crate::call::{Body, Call};
+use crate::call::{Body, Call, of_no_table};
 use crate::facts::Facts;
 use crate::formatting::{format, quoted, quoted_literal};
 use crate::identifiers::parse_ident;
 use crate::tables::{CALLER, CATALOG_SCHEMA, OWNER, OWNER_NAME};
 use crate::types::{by_name, formatted, pg_type};
-use crate::{SERVER_VERSION, rights};
+use crate::{NO_SETTING, SERVER_VERSION, rights};
 
 /// Functions that take no arguments, and are the same throughout a statement.
 pub(crate) const NULLARY: [&str; 12] = [
@@ -66,7 +66,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("session_user", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("current_role", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("user", Body::Text(|call, _| Some(call.facts.user.clone()))),
-    ("current_setting", Body::Text(|call, row| call.facts.shown.show(call.text(0, row)?))),
+    ("current_setting", Body::TextOrWrong(current_setting)),
     ("set_config", Body::TextOrWrong(set_config)),
     ("getdatabaseencoding", Body::Text(|_, _| Some("UTF8".to_owned()))),
     ("pg_encoding_to_char", Body::Text(|_, _| Some("UTF8".to_owned()))),
@@ -108,9 +108,9 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_opclass_is_visible", YES),
     ("pg_statistics_obj_is_visible", YES),
     ("pg_relation_is_publishable", Body::Bool(|_, _| Some(false))),
-    ("has_table_privilege", Body::Bool(rights::of_table)),
-    ("has_any_column_privilege", Body::Bool(rights::of_table)),
-    ("has_column_privilege", Body::Bool(rights::of_column)),
+    ("has_table_privilege", Body::BoolOrWrong(rights::of_table)),
+    ("has_any_column_privilege", Body::BoolOrWrong(rights::of_table)),
+    ("has_column_privilege", Body::BoolOrWrong(rights::of_column)),
     ("has_schema_privilege", Body::Bool(rights::of_schema)),
     ("has_database_privilege", Body::Bool(rights::of_database)),
     ("has_function_privilege", YES),
@@ -179,8 +179,14 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_get_index_column", Body::Never(|| DataType::Utf8)),
     ("pg_index_column_has_property", Body::Never(|| DataType::Boolean)),
     ("pg_options_to_table", Body::Never(|| DataType::Utf8)),
-    ("to_regclass", TABLE_NUMBER),
-    ("regclass_oid", TABLE_NUMBER),
+    ("to_regclass", Body::Int(table_number)),
+    (
+        "regclass_oid",
+        Body::IntOrWrong(|call, row| match (table_number(call, row), call.text(0, row)) {
+            (None, Some(name)) => of_no_table(name),
+            (number, _) => Ok(number),
+        }),
+    ),
     (
         "regclass_name",
         Body::Text(|call, row| match call.table(row) {
@@ -217,11 +223,27 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
 
 const NOTHING: Body = Body::Text(|_, _| None);
 const YES: Body = Body::Bool(|_, _| Some(true));
-const SIZE: Body = Body::Int(|call, row| call.table(row).map(|table| table.bytes as i64));
-const TABLE_NUMBER: Body = Body::Int(|call, row| {
+const SIZE: Body = Body::IntOrWrong(|call, row| match (call.table(row), call.int(0, row), call.text(0, row)) {
+    (None, None, Some(name)) => of_no_table(name),
+    (table, ..) => Ok(table.map(|table| table.bytes as i64)),
+});
+
+/// The number of the table that the first argument is, by its number or by its name.
+fn table_number(call: &Call, row: usize) -> Option<i64> {
     let name = call.text(0, row)?;
     call.int(0, row).or_else(|| system_table(name)).or_else(|| call.number_of(name))
-});
+}
+
+/// `current_setting(name, missing_ok)`. Those of the host are not told here.
+fn current_setting(call: &Call, row: usize) -> Result<Option<String>, String> {
+    let Some(name) = call.text(0, row) else { return Ok(None) };
+    let shown = call.facts.shown.show(name);
+    let may_be_missing = call.bool(1, row).unwrap_or(false) || name.to_lowercase().starts_with("pithead.");
+    match shown.is_none() && !may_be_missing {
+        true => Err(format!("{NO_SETTING} {name:?}")),
+        false => Ok(shown),
+    }
+}
 
 /// `set_config(name, value, is_local)`: the value, which is set once the statement has ended. NULL is the default.
 fn set_config(call: &Call, row: usize) -> Result<Option<String>, String> {

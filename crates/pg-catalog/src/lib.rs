@@ -42,5 +42,7 @@ pub use types::{PgType, TYPES, modifier, pg_type, type_named};
 pub const DATABASE: &str = "pithead";
 /// The schema of PostgreSQL's own tables.
 pub const PG_CATALOG: &str = "pg_catalog";
+/// What an error says of a setting that is not there, before its name. Whoever carries the error to a client knows it by this.
+pub const NO_SETTING: &str = "unrecognized configuration parameter";
 /// The version of PostgreSQL whose catalogue and protocol are served.
 pub const SERVER_VERSION: &str = "15.0";

@@ -1,6 +1,6 @@
 //! What somebody may do, as functions such as `has_table_privilege` tell it: rights are of domains.
 
-use crate::call::Call;
+use crate::call::{Call, of_no_table};
 use crate::facts::Privilege;
 use crate::tables::{CALLER, CATALOG_SCHEMA, OWNER, OWNER_NAME, is_table};
 
@@ -53,28 +53,33 @@ impl Question {
 }
 
 /// Of a table, or of its columns, which have the rights of their table.
-fn of_relation(call: &Call, row: usize, objects: usize) -> Option<bool> {
-    let question = question(call, row, objects)?;
+fn of_relation(call: &Call, row: usize, objects: usize) -> Result<Option<bool>, String> {
+    let Some(question) = question(call, row, objects) else { return Ok(None) };
     let Some(table) = call.table_of(question.object, row) else {
+        let Some(name) = call.text(question.object, row).filter(|_| call.int(question.object, row).is_none()) else {
+            return Ok(None);
+        };
         // PostgreSQL's own tables are for everybody.
-        let name = call.text(question.object, row)?;
         let of_catalog = is_table(name.trim_start_matches("pg_catalog.")) || name.starts_with("information_schema.");
-        return of_catalog.then(|| question.answered(|privilege| privilege == "SELECT"));
+        return match of_catalog {
+            true => Ok(Some(question.answered(|privilege| privilege == "SELECT"))),
+            false => of_no_table(name),
+        };
     };
-    Some(question.answered(|privilege| match privilege {
+    Ok(Some(question.answered(|privilege| match privilege {
         "SELECT" => call.facts.may(Privilege::Read, Some(&table.domain)),
         "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" => {
             table.view.is_none() && call.facts.may(Privilege::Write, Some(&table.domain))
         }
         _ => false,
-    }))
+    })))
 }
 
-pub(crate) fn of_table(call: &Call, row: usize) -> Option<bool> {
+pub(crate) fn of_table(call: &Call, row: usize) -> Result<Option<bool>, String> {
     of_relation(call, row, 1)
 }
 
-pub(crate) fn of_column(call: &Call, row: usize) -> Option<bool> {
+pub(crate) fn of_column(call: &Call, row: usize) -> Result<Option<bool>, String> {
     of_relation(call, row, 2)
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use pithead_e2e::front::{done, five_rows};
+use pithead_e2e::front::{ENDLESS, done, five_rows};
 use pithead_e2e::{FrontProcess, RawClient};
 
 use super::{code, rows, tags};
@@ -70,6 +70,28 @@ fn values_of_portals_are_bounded() {
     assert_eq!(bind(&mut client, "p4").as_deref(), Some("54000"));
     client.query("ROLLBACK");
     assert_eq!(rows(&client.query("SELECT count(*) FROM t")), [["5"]]);
+}
+
+/// A regression: the time that a statement may take ran while the client of a cursor thought.
+#[test]
+fn each_part_of_a_cursors_rows_has_the_time_of_a_statement() {
+    const MANY: &str = "SELECT value FROM range(10000000)";
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    client.query(&format!("SET statement_timeout = '2s'; BEGIN; DECLARE c CURSOR FOR {MANY}"));
+    client.send('P', &[b"\0", MANY.as_bytes(), b"\0\0\0"].concat());
+    client.send('B', b"p\0\0\0\0\0\0\0\0");
+    client.send('E', b"p\0\0\0\0\x02");
+    client.send('S', b"");
+    assert_eq!(rows(&client.until('Z')).len(), 2);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(tags(&client.query("FETCH 100000 FROM c")), ["FETCH 100000"]);
+    client.send('E', b"p\0\0\0\0\x02");
+    client.send('S', b"");
+    assert_eq!(rows(&client.until('Z')).len(), 2);
+    // One that takes too long by itself is ended.
+    assert_eq!(code(&client.query(&format!("DECLARE d CURSOR FOR {ENDLESS}; FETCH 1 FROM d"))).as_deref(), Some("57014"));
 }
 
 #[test]

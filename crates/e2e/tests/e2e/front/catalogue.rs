@@ -29,6 +29,16 @@ fn clients_find_the_functions_that_they_call() {
         assert_eq!(rows(&replies), [[expected]], "{sql}: {:?}", replies.iter().find(|reply| reply.0 == 'E'));
     }
     assert!(code(&client.query("SELECT format('%s')")).is_some());
+    // What is not there: scripts rely on the error.
+    for (sql, expected) in [
+        ("SELECT 'tirps'::regclass", "42P01"),
+        ("SELECT pg_table_size('tirps')", "42P01"),
+        ("SELECT has_table_privilege('tirps', 'SELECT')", "42P01"),
+        ("SELECT current_setting('nope')", "42704"),
+    ] {
+        assert_eq!(code(&client.query(sql)).as_deref(), Some(expected), "{sql}");
+    }
+    assert_eq!(rows(&client.query("SELECT to_regclass('tirps'), current_setting('nope', true)")), [["NULL", "NULL"]]);
 }
 
 /// As Grafana's editor of queries, Metabase, ADBC and pgjdbc ask.

@@ -28,16 +28,28 @@ for wrong in ["x" * 40, os.environ["TOKEN"] + "x"]:
         assert "authentication failed" in str(error), error
     else:
         raise AssertionError(wrong)
-connection = ask(os.environ["CLEAR"], "")
+connection, held = ask(os.environ["CLEAR"], ""), ask(os.environ["CLEAR"], "")
 assert count(connection) == 5
-pathlib.Path("access.toml").write_text('[[identity]]\nname = "x"\ncertificate = "x"\nread = ["*"]\n')
+held.execute("DECLARE h CURSOR WITH HOLD FOR SELECT id FROM t")
+assert len(held.execute("FETCH 1 FROM h").fetchall()) == 1
+access = pathlib.Path("access.toml")
+access.write_text(access.read_text().replace('"main"', '"lab"'))
 time.sleep(2.5)
 try:
-    count(connection)
-except psycopg.OperationalError as error:
-    assert "not known any more" in str(error), error
+    held.execute("FETCH 1 FROM h")
+except psycopg.errors.InvalidCursorName:
+    pass
 else:
-    raise AssertionError("the token is still good")
+    raise AssertionError("rows come that it has no right to any more")
+access.write_text('[[identity]]\nname = "x"\ncertificate = "x"\nread = ["*"]\n')
+time.sleep(2.5)
+for ask_again in [lambda: count(connection), lambda: held.execute("SHOW work_mem")]:
+    try:
+        ask_again()
+    except psycopg.OperationalError as error:
+        assert "not known any more" in str(error), error
+    else:
+        raise AssertionError("the token is still good")
 print("all of it")
 "#;
 
