@@ -15,7 +15,7 @@ use crate::dispatch::{Dispatch, Dispatched};
 use crate::execute::{Answer, Call, Link};
 use crate::frame::Frame;
 use crate::identity::{Identity, PRIORITY_NORMAL};
-use crate::listening::{gone, next_frame, told};
+use crate::listening::{Idle, gone, next_frame, told};
 use crate::managing::Gone;
 use crate::parting::part;
 use crate::pins::pin_of;
@@ -55,14 +55,18 @@ pub(crate) async fn talk(
         return;
     }
     let wanted = talk.place.wish();
+    // Waits that each request shares: begun and ended with each, they would take three locks of the runtime a time.
+    let mut stop_told = stop.clone();
+    let (mut stopped, mut place_wish) = (pin!(told(&mut stop_told)), pin!(wanted.notified()));
+    let mut idle = pin!(Idle::new(STRANGER_IDLE));
     loop {
-        let idle = if talk.known { IDLE } else { STRANGER_IDLE };
+        idle.as_mut().renew(if talk.known { IDLE } else { STRANGER_IDLE });
         let mut held = Held::new(&talk.service.receiving, talk.known);
         let is_kept = |message: &Message| talk.known || talk.service.is_signed(message);
         let next = tokio::select! {
-            frame = next_frame(&mut stream, idle, &limits, &mut held, is_kept) => frame,
-            () = told(&mut stop) => Err(Some(Failure::new(Code::ConnectionTerminated, "the drive stops"))),
-            () = wanted.notified() => Err(Some(place_wanted())),
+            frame = next_frame(&mut stream, idle.as_mut(), &limits, &mut held, is_kept) => frame,
+            () = &mut stopped => Err(Some(Failure::new(Code::ConnectionTerminated, "the drive stops"))),
+            () = &mut place_wish => Err(Some(place_wanted())),
         };
         let next = match next {
             Ok(frame) => {
@@ -72,7 +76,7 @@ pub(crate) async fn talk(
                 let gone = pin!(gone(&mut stream, &mut stop));
                 tokio::select! {
                     next = talk.answer(frame, gone) => next,
-                    () = wanted.notified(), if is_stranger => Next::Last(unsolicited(&place_wanted())),
+                    () = &mut place_wish, if is_stranger => Next::Last(unsolicited(&place_wanted())),
                 }
             }
             Err(Some(failure)) => Next::Last(unsolicited(&failure)),
@@ -84,7 +88,7 @@ pub(crate) async fn talk(
                 let sent = tokio::select! {
                     sent = send(&mut stream, reply) => sent,
                     // Half of an answer may be on its way: nothing more is said.
-                    () = wanted.notified(), if !talk.known => return,
+                    () = &mut place_wish, if !talk.known => return,
                 };
                 if !sent {
                     break;
@@ -173,9 +177,11 @@ impl Talk {
             let what = "everybody knows the key of this identity: it may call from the drive's own machine only";
             return Next::Answer(respond(&signer, &Header::of(&bytes), Failure::not_authorized(what).into(), None));
         }
-        self.known = true;
+        if !self.known {
+            self.known = true;
+            self.place.keep();
+        }
         self.wrong_signatures = 0;
-        self.place.keep();
         let command = match Command::read(&bytes) {
             Ok(command) => command,
             Err(error) => {

@@ -1,11 +1,13 @@
 //! What a connection waits for: a frame, the client's end, or the server's.
 
 use std::future::pending;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::code::{Code, Failure};
 use crate::frame::{Frame, FrameError, read_message};
@@ -14,16 +16,53 @@ use crate::proto::Message;
 use crate::receiving::Held;
 use crate::reply::FRAME_WAIT;
 
-/// The next frame, which has to begin within `idle`; or what the client is told before the connection ends. A value is kept only
+/// The end of the time in which something has to be said. It is put off with each request, and the timer only once it has rung.
+pub(crate) struct Idle {
+    until: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Idle {
+    pub fn new(wait: Duration) -> Idle {
+        Idle { until: Instant::now() + wait, timer: Box::pin(sleep(wait)) }
+    }
+
+    /// Puts it off until so long from now.
+    pub fn renew(mut self: Pin<&mut Self>, wait: Duration) {
+        self.until = Instant::now() + wait;
+    }
+}
+
+impl Future for Idle {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.timer.as_mut().poll(context));
+            if Instant::now() >= self.until {
+                return Poll::Ready(());
+            }
+            let until = self.until;
+            self.timer.as_mut().reset(until);
+        }
+    }
+}
+
+/// The next frame, which has to begin before `idle` is over; or what the client is told before the connection ends. A value is kept only
 /// where `is_kept` says so of its message.
 pub(crate) async fn next_frame(
     stream: &mut (impl AsyncBufRead + Unpin),
-    idle: Duration,
+    idle: Pin<&mut Idle>,
     limits: &Limits,
     held: &mut Held,
     is_kept: impl Fn(&Message) -> bool,
 ) -> Result<Frame, Option<Failure>> {
-    if !matches!(timeout(idle, stream.fill_buf()).await, Ok(Ok(bytes)) if !bytes.is_empty()) {
+    let has_begun = tokio::select! {
+        biased;
+        begun = stream.fill_buf() => matches!(begun, Ok(bytes) if !bytes.is_empty()),
+        () = idle => false,
+    };
+    if !has_begun {
         return Err(None);
     }
     let reading = async {

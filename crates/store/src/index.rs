@@ -20,6 +20,7 @@ mod dedup_parts;
 mod failure;
 mod file;
 mod index_file;
+mod kept_entries;
 mod ledger;
 mod read;
 
@@ -234,9 +235,14 @@ impl Index {
 
     /// Runs a read transaction.
     fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
+        self.run_open(|opened| work(&opened.database))
+    }
+
+    /// Runs something that reads the open index.
+    fn run_open<T>(&self, work: impl FnOnce(&OpenIndex) -> Result<T, Failure>) -> Result<T, StoreError> {
         let done = {
             let opened = self.opened()?;
-            caught(|| work(&opened.database))
+            caught(|| work(&opened))
         };
         done.map_err(|failure| self.failed(failure))
     }
@@ -246,7 +252,9 @@ impl Index {
     fn run_write<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
         let done = {
             let opened = self.opened()?;
-            caught(|| work(&opened.database))
+            let done = caught(|| work(&opened.database));
+            opened.entries.forget();
+            done
         };
         if matches!(done, Err(Failure::Panicked)) {
             self.close();

@@ -32,6 +32,34 @@ fn segment_paths(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Looks share the table of keys as a commit has left it, until the next commit.
+#[test]
+fn whoever_looks_after_a_commit_sees_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let committed = std::sync::atomic::AtomicU64::new(0);
+    let number = |found: Option<Value>| found.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()));
+    let look = || number(store.get(b"key").unwrap().map(|(value, _)| value));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while last < 300 {
+                    let least = committed.load(std::sync::atomic::Ordering::Acquire);
+                    let found = look();
+                    assert!(found >= least && found >= last, "{found} after {last}, and after a commit of {least}");
+                    last = found;
+                }
+            });
+        }
+        for number in 1_u64..=300 {
+            store.write(vec![put("key", Value::copy_from_slice(&number.to_le_bytes()))], Durability::Back).unwrap();
+            assert_eq!(look(), number);
+            committed.store(number, std::sync::atomic::Ordering::Release);
+        }
+    });
+}
+
 #[test]
 fn a_store_opened_again_is_what_it_was() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use redb::{Builder, Database, Durability, ReadableDatabase as _, StorageBackend 
 
 use super::apply;
 use super::file::IndexFile;
+use super::kept_entries::KeptEntries;
 use super::{Batch, COMMIT, FACTS, Failure, caught, corrupt_index};
 use crate::StoreError;
 use crate::blocks::CheckedFile;
@@ -13,6 +14,7 @@ use crate::medium::{Medium, MediumFile};
 /// An open index. End it by [`OpenIndex::close`] or [`OpenIndex::shut`], since redb may panic when it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenIndex {
+    pub entries: KeptEntries,
     pub database: Database,
     pub file: IndexFile,
     pub checked: CheckedFile,
@@ -72,7 +74,7 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
     let file = IndexFile::new(checked.clone());
     let opened = caught(|| Ok(Builder::new().set_cache_size(cache_bytes).create_with_backend(file.clone())?));
     let database = opened.map_err(|failure| failure.on(medium.path()))?;
-    let opened = OpenIndex { database, file, checked: checked.clone() };
+    let opened = OpenIndex { entries: KeptEntries::default(), database, file, checked: checked.clone() };
     if let Err(error) = checked.recovered() {
         opened.shut();
         return Err(failed(error));

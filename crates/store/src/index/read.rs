@@ -119,8 +119,8 @@ impl Index {
         key: &[u8],
         read: impl FnOnce(&[u8], Record, &Entries) -> Result<T, Failure>,
     ) -> Result<Option<T>, StoreError> {
-        let found = self.run(|database| {
-            let entries = database.begin_read()?.open_table(ENTRIES)?;
+        let found = self.run_open(|opened| {
+            let entries = opened.entries.get(&opened.database)?;
             let Some(row) = entries.get(key)? else { return Ok(None) };
             read(key, decode(key, row.value())?, &entries).map(Some)
         });
