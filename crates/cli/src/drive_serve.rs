@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
     /// Tell in the log of sessions that take so long, with their sub-plan and what they waited for; 0: never
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     slow_session_ms: u64,
-    /// Delete what no manifest has named for so long: what killed loads and moves left, and runs that were merged
+    /// Delete what killed loads and moves left, once no manifest has named it for so long; what versions name stays for --history
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
     collect_after: u64,
     /// How cores are chosen for background services: none, bts, shares:SHARE or tail:FACTOR; see `pithead service policy`
@@ -190,6 +190,7 @@ fn options(args: &ServeArgs, pace: &Pace) -> DriveOptions {
         functions: pithead_embed::functions(),
         scrub_period: args.scrub_period.0,
         history: args.history,
+        sets_history: true,
         attach: args.attach.clone(),
         attach_cache: args.attach_cache,
         ..DriveOptions::new(&args.data)
@@ -314,6 +315,7 @@ mod tests {
         assert_eq!((options.sessions_max, options.session_limits.idle), (5, Duration::from_secs(7)));
         assert_eq!((options.host_sessions_max, options.slow_session), (Some(4), None));
         assert_eq!(options.device.link_bits_per_second(), Some(1e9));
+        assert_eq!((options.history, options.sets_history), (Duration::from_secs(86_400), true));
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl ServiceCommand {
         }
     }
 
-    /// What is told before the order; none: nothing.
+    /// What each drive is told before the order; none: nothing.
     fn settings(&self) -> Result<Option<BackgroundOrder>, CliError> {
         let ServiceCommand::Start(args) = self else { return Ok(None) };
         let (domains, kinetic) = (args.domain.clone(), args.kinetic);
@@ -206,11 +206,7 @@ impl ServiceCommand {
 
 /// Runs the command.
 pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
-    if let Some(settings) = command.settings()? {
-        let answers = ask(command.target(), &settings).await?;
-        report(&answers, false)?;
-    }
-    let answers = ask(command.target(), &command.order()).await?;
+    let answers = ask_after(command.target(), command.settings()?.as_ref(), &command.order()).await?;
     let ServiceCommand::Ls(args) = &command else {
         for (label, answer) in &answers {
             if answer.is_ok() {
@@ -244,6 +240,15 @@ pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
 
 /// Tells the drives of a target, and how their services are then.
 pub(crate) async fn ask(target: &TargetArgs, order: &BackgroundOrder) -> Result<Answers<BackgroundStatus>, CliError> {
+    ask_after(target, None, order).await
+}
+
+/// The same, of the drives that take `first` before.
+async fn ask_after(
+    target: &TargetArgs,
+    first: Option<&BackgroundOrder>,
+    order: &BackgroundOrder,
+) -> Result<Answers<BackgroundStatus>, CliError> {
     let interrupts = Interrupts::listen();
     let at = target.target();
     must_exist(&at)?;
@@ -252,7 +257,7 @@ pub(crate) async fn ask(target: &TargetArgs, order: &BackgroundOrder) -> Result<
         return Err(fault.hint("name them: --drives HOST:PORT,…").into());
     }
     let options = target.options()?;
-    interrupts.cancels(async { Ok(pithead_embed::background(&at, &options, order).await?) }).await
+    interrupts.cancels(async { Ok(pithead_embed::background_after(&at, &options, first, order).await?) }).await
 }
 
 /// What did not answer makes the exit code.

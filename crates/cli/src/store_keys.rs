@@ -32,6 +32,9 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some((domain, version)) = key.strip_prefix("manifest-old/").and_then(|rest| rest.rsplit_once('/')) {
         return Some(format!("version {} of the manifest of domain {domain}", u64::from_str_radix(version, 16).ok()?));
     }
+    if key == "history/default" {
+        return Some("how long versions are kept of domains that do not say it".to_owned());
+    }
     if key == "kinetic/state" {
         return Some("identities, PINs and cluster version of Kinetic clients".to_owned());
     }
@@ -157,6 +160,7 @@ mod tests {
         assert_eq!(words("manifest/lab"), "manifest of domain lab");
         assert!(words(&format!("filter/{}/5", run.slice(4))).starts_with("which values column 5 has: slice 4 of partition 3"));
         assert!(words(&format!("condemned/{run}")).starts_with("note that a run is to go: metadata slice"));
+        assert!(words("history/default").starts_with("how long versions are kept"));
         for other in ["", "slice/", "slice/a/b/c/1.2", "slice/a/b@1/c/x.2", "slice/a/b@1/c/1.2/d", "user"] {
             assert_eq!(key_words(other), None, "{other}");
         }

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
-use pithead_embed::Engine;
 use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, predict, quantity_text};
-use pithead_host::{Parameters, SubPlanProfile};
+use pithead_host::{Parameters, Session, SubPlanProfile};
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
@@ -86,7 +86,9 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     args.svg.iter().try_for_each(|path| check_folder(path))?;
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
-    let counted = connected(&target, &interrupts, async |engine| interrupts.cancels(count(engine, &args.query)).await).await?;
+    let counted =
+        connected(&target, &interrupts, async |engine| interrupts.cancels(count(&engine.host.session(), &args.query)).await)
+            .await?;
     let counted: Vec<Counts> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
     let rows = rows(&profile, &counted, fleet);
     if let Some(path) = &args.svg {
@@ -135,8 +137,7 @@ fn shown(fleet: Fleet) -> String {
 }
 
 /// Runs the query, and gives what each of its sub-plans counted.
-async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
-    let session = engine.host.session();
+async fn count(session: &Session, query: &str) -> Result<Vec<Counted>, CliError> {
     // It runs twice, and must change nothing.
     let statement = session.prepare(query, &Parameters::default()).await?;
     if statement.explains() {
@@ -148,11 +149,11 @@ async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
         let fault = Fault::new(Blame::User, format!("only queries are predicted, and this statement {what}"));
         return Err(fault.hint("name a query; of a statement that changes data, the SELECT that finds its rows").into());
     }
-    count_all(&session).await?;
-    drain(&session, WHOLE).await?;
-    let whole = drain(&session, query).await?.sub_plans();
-    drain(&session, STORED).await?;
-    let stored = drain(&session, query).await?.sub_plans();
+    count_all(session).await?;
+    drain(session, WHOLE).await?;
+    let whole = work(drain(session, query).await?.sub_plans());
+    drain(session, STORED).await?;
+    let stored = work(drain(session, query).await?.sub_plans());
     if whole.is_empty() {
         let fault = Fault::new(Blame::User, "the query asks nothing of drives, so there is nothing to predict");
         return Err(fault.hint("name a query that reads a dataset; `pithead sql -c 'EXPLAIN …'` shows its sub-plans").into());
@@ -162,6 +163,11 @@ async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
         return Err(fault.hint("EXPLAIN ANALYZE with SET pithead.level = 3 and = 0 shows both").into());
     }
     Ok(whole.iter().zip(&stored).map(|(whole, stored)| counted(whole, stored)).collect())
+}
+
+/// The sub-plans of the query itself. What samples of tables have told the first run is known to the second one, which takes none.
+fn work(all: Vec<Arc<SubPlanProfile>>) -> Vec<Arc<SubPlanProfile>> {
+    all.into_iter().filter(|profile| !profile.is_sample).collect()
 }
 
 fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
@@ -299,6 +305,7 @@ fn curves(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pithead_embed::{EmbedOptions, Target, connect};
     use pithead_emulate::find;
 
     fn counts() -> Counts {
@@ -345,5 +352,27 @@ mod tests {
         let gains: Vec<f64> = charts[0].lines.iter().map(gain).collect();
         assert!(gains[2] > 10.0 * gains[0], "{gains:?}");
         assert!(gains[0] >= 1.0);
+    }
+
+    /// The host keeps what samples have told: a query that sampled in its first run had fewer sub-plans in its second one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn samples_are_not_work_of_the_query() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EmbedOptions { drives: Some(1), ..EmbedOptions::default() };
+        let engine = connect(&Target::Data(folder.path().join("data")), &options).await.unwrap();
+        let session = engine.host.session();
+        for statement in [
+            "CREATE TABLE t AS SELECT value % 7 AS k, 'note ' || value AS note FROM range(20000)",
+            "SET pithead.sample = always",
+            "SET pithead.sample_ms = 60000",
+        ] {
+            drain(&session, statement).await.unwrap();
+        }
+        let query = |part: &str| format!("SELECT k, count(*) FROM t WHERE note LIKE '%{part}%' GROUP BY k");
+        let all = drain(&session, &query("8")).await.unwrap().sub_plans();
+        assert_eq!((all.len(), work(all).len()), (2, 1), "it has sampled");
+        let counted = count(&session, &query("9")).await.unwrap();
+        assert_eq!(counted.iter().map(|counted| counted.counts.rows).collect::<Vec<_>>(), [20_000]);
+        engine.shutdown().await;
     }
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 /// Where Linux has the meters.
 const FOLDER: &str = "/sys/class/powercap";
-/// The meters of whole packages; those of their parts have one more colon.
+/// The folders of meters; those of the parts of a meter have one more colon.
 const PREFIX: &str = "intel-rapl:";
+/// What the meters of packages are named. Beside them there may be one of the whole platform, `psys`, which counts them, too.
+const PACKAGE: &str = "package";
 
 /// The meters of all packages, since a moment.
 #[derive(Debug)]
@@ -30,7 +32,8 @@ impl PackageMeter {
         let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         let packages = entries.filter(|entry| {
             let name = entry.file_name();
-            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|rest| !rest.contains(':'))
+            let is_whole = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|rest| !rest.contains(':'));
+            is_whole && is_package(&entry.path())
         });
         PackageMeter(packages.filter_map(|package| Meter::start(package.path())).collect())
     }
@@ -54,6 +57,10 @@ impl Meter {
     }
 }
 
+fn is_package(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("name")).is_ok_and(|name| name.starts_with(PACKAGE))
+}
+
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -62,23 +69,33 @@ fn number(file: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn set(folder: &Path, meter: &str, now: &str) {
+    fn set(folder: &Path, (meter, name): (&str, &str), now: &str) {
         let folder = folder.join(meter);
         fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("name"), format!("{name}\n")).unwrap();
         fs::write(folder.join("energy_uj"), now).unwrap();
         fs::write(folder.join("max_energy_range_uj"), "10000000\n").unwrap();
     }
 
+    const FIRST: (&str, &str) = ("intel-rapl:0", "package-0");
+    const CORES: (&str, &str) = ("intel-rapl:0:0", "core");
+    const SECOND: (&str, &str) = ("intel-rapl:1", "package-1");
+    const PLATFORM: (&str, &str) = ("intel-rapl:2", "psys");
+
     #[test]
     fn packages_are_added_up_and_may_go_round() {
         let folder = tempfile::tempdir().unwrap();
-        set(folder.path(), "intel-rapl:0", "1000000\n");
-        set(folder.path(), "intel-rapl:0:0", "500000\n");
-        set(folder.path(), "intel-rapl:1", "9000000\n");
+        let set = |meter, now| set(folder.path(), meter, now);
+        set(FIRST, "1000000\n");
+        set(CORES, "500000\n");
+        set(SECOND, "9000000\n");
+        set(PLATFORM, "0\n");
         let meter = PackageMeter::start_at(folder.path());
-        set(folder.path(), "intel-rapl:0", "3500000\n");
-        set(folder.path(), "intel-rapl:0:0", "9900000\n");
-        set(folder.path(), "intel-rapl:1", "1000000\n");
+        set(FIRST, "3500000\n");
+        set(CORES, "9900000\n");
+        set(SECOND, "1000000\n");
+        // It has counted both packages, and all that is beside them.
+        set(PLATFORM, "7000000\n");
         assert_eq!(meter.joules(), Some(2.5 + 2.0));
     }
 
@@ -86,7 +103,7 @@ mod tests {
     fn without_meters_nothing_is_said() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(PackageMeter::start_at(folder.path()).joules(), None);
-        set(folder.path(), "intel-rapl:0", "not a number");
+        set(folder.path(), FIRST, "not a number");
         assert_eq!(PackageMeter::start_at(folder.path()).joules(), None);
         assert_eq!(PackageMeter::start_at(&folder.path().join("gone")).joules(), None);
     }

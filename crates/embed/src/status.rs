@@ -24,7 +24,23 @@ pub async fn background(
     options: &EmbedOptions,
     order: &BackgroundOrder,
 ) -> Result<Answers<BackgroundStatus>, Fault> {
-    each(target, options, async |door: &dyn Door| door.background(order.clone()).await).await
+    background_after(target, options, None, order).await
+}
+
+/// The same, after each drive was told something else. One that refuses that is not told the rest, and the others are.
+pub async fn background_after(
+    target: &Target,
+    options: &EmbedOptions,
+    first: Option<&BackgroundOrder>,
+    order: &BackgroundOrder,
+) -> Result<Answers<BackgroundStatus>, Fault> {
+    each(target, options, async |door: &dyn Door| {
+        if let Some(first) = first {
+            door.background(first.clone()).await?;
+        }
+        door.background(order.clone()).await
+    })
+    .await
 }
 
 /// Asks all drives at once.

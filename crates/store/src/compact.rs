@@ -87,11 +87,14 @@ impl Core {
         self.work.compaction.lock().step(self, bytes_max)
     }
 
-    /// Gives back dead room until `needed` bytes came back. False if there is no more dead room.
+    /// Gives back dead room until `needed` bytes came back, and what was set aside for large values. False if there is neither.
     pub fn reclaim(&self, needed: u64) -> bool {
-        let (dead, _) = self.segments.spare();
+        let (dead, aside) = self.segments.spare();
         if dead == 0 && !self.segments.has_empty() {
-            return false;
+            if aside > 0 {
+                self.segments.seal(None);
+            }
+            return aside > 0;
         }
         // Another thread that compacts for so long gives back room as well.
         let Some(mut compaction) = self.work.compaction.try_lock_for(RECLAIM_WAIT) else { return true };

@@ -29,6 +29,7 @@ use self::value::ValueWork;
 use crate::core::Core;
 use crate::format::{WITH_RECIPES, write_marker};
 use crate::index::Was;
+use crate::listing::{behind_hole, first_readable};
 use crate::{Key, KeyRange, StoreError};
 
 /// Keys and packs that are listed at once.
@@ -170,7 +171,7 @@ impl Dedup {
             }
             Stage::Packs { after, listed } => {
                 if listed.is_empty() {
-                    *listed = core.index.packs(*after, LISTED)?.into();
+                    *listed = list_packs(core, *after)?.into();
                 }
                 let Some((pack, bytes)) = listed.pop_front() else {
                     // Scopes come in the order of the options, and keys in their own within each.
@@ -179,7 +180,12 @@ impl Dedup {
                     return Ok(Some(0));
                 };
                 *after = Some(pack);
-                self.work = Some(Work::Pack(Box::new(self.pack_work(core, pack, bytes)?)));
+                match self.pack_work(core, pack, bytes) {
+                    Ok(work) => self.work = Some(Work::Pack(Box::new(work))),
+                    // Who has a part of it cannot be read: it stays as it is.
+                    Err(StoreError::Corrupt { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 Ok(Some(0))
             }
             Stage::Keys { .. } => self.next_key(core),
@@ -257,14 +263,33 @@ fn scope_sum(prefix: &[u8]) -> u64 {
     xxh3_64(prefix)
 }
 
-/// Keys of a scope after a key, with the bytes of their values.
+/// Keys of a scope after a key, with the bytes of their values. Those that the index cannot list are passed over: a scrub tells of
+/// them.
 fn list(core: &Core, prefix: &Key, after: Option<&Key>) -> Result<Vec<(Key, u64)>, StoreError> {
+    let all = &|range: &KeyRange| core.index.range(range);
     let mut range = KeyRange { limit: LISTED, ..KeyRange::prefix(prefix) };
     if let Some(after) = after {
         range.start = Bound::Excluded(after.clone());
     }
-    let entries = core.index.range(&range)?;
-    Ok(entries.into_iter().map(|entry| (entry.key, entry.bytes)).collect())
+    let mut entries = first_readable(all, range.clone())?;
+    if entries.is_none()
+        && let Some(key) = behind_hole(all, &range)?
+    {
+        entries = first_readable(all, KeyRange { start: Bound::Included(key), ..range })?;
+    }
+    Ok(entries.unwrap_or_default().into_iter().map(|entry| (entry.key, entry.bytes)).collect())
+}
+
+/// The next packs after a number. Those behind a damaged page of the index are left alone.
+fn list_packs(core: &Core, after: Option<u64>) -> Result<Vec<(u64, u64)>, StoreError> {
+    let mut limit = LISTED;
+    loop {
+        match core.index.packs(after, limit) {
+            Err(StoreError::Corrupt { .. }) if limit > 1 => limit /= 2,
+            Err(StoreError::Corrupt { .. }) => return Ok(Vec::new()),
+            listed => return listed,
+        }
+    }
 }
 
 /// Where a value's bytes come from.

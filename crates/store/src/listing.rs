@@ -11,6 +11,9 @@ pub(crate) const TRIES: u64 = 256;
 /// How often keys are tried in a part of a range that is a quarter as large each time.
 const ROUNDS_MAX: u32 = 64;
 
+/// Lists the entries of a range, as [`Store::range`] does.
+type ListRange<'a> = &'a dyn Fn(&KeyRange) -> Result<Vec<Entry>, StoreError>;
+
 /// Looks at every entry whose key starts with `prefix`, in order. Values are not read, and only a page of entries is in
 /// memory.
 pub fn each_entry(store: &dyn Store, prefix: &str, mut look: impl FnMut(&Entry)) -> Result<(), StoreError> {
@@ -28,24 +31,24 @@ pub fn each_entry(store: &dyn Store, prefix: &str, mut look: impl FnMut(&Entry))
 /// The same around what cannot be read: a damaged page of the index hides the keys that lie there, and no others. Returns
 /// whether all could be read.
 pub fn each_readable_entry(store: &dyn Store, prefix: &str, mut look: impl FnMut(&Entry)) -> Result<bool, StoreError> {
+    let list = &|range: &KeyRange| store.range(range);
     let mut range = KeyRange::prefix(prefix.as_bytes());
     let mut is_whole = true;
-    while let Listed::Upto(last) = list_readable(store, range.clone(), &mut look)? {
+    while let Listed::Upto(last) = list_readable(list, range.clone(), &mut look)? {
         is_whole = false;
         if let Some(last) = last {
             range.start = Bound::Excluded(last);
         }
-        let Some(next) = behind_hole(store, &range)? else { break };
+        let Some(next) = behind_hole(list, &range)? else { break };
         range.start = Bound::Included(next);
     }
     Ok(is_whole)
 }
 
-/// At most so many entries from a key on, in order: fewer where some of them cannot be read. None: the first one cannot.
-pub(crate) fn readable_from(store: &dyn Store, start: Bound<Key>, most: usize) -> Result<Option<Vec<Entry>>, StoreError> {
-    let mut range = KeyRange { start, limit: most.max(1), ..KeyRange::all() };
+/// The first entries of a range, as many as its limit says: fewer where some of them cannot be read. None: the first one cannot.
+pub(crate) fn first_readable(list: ListRange<'_>, mut range: KeyRange) -> Result<Option<Vec<Entry>>, StoreError> {
     loop {
-        match store.range(&range) {
+        match list(&range) {
             Ok(entries) => return Ok(Some(entries)),
             Err(StoreError::Corrupt { .. }) if range.limit > 1 => range.limit /= 2,
             Err(StoreError::Corrupt { .. }) => return Ok(None),
@@ -57,26 +60,26 @@ pub(crate) fn readable_from(store: &dyn Store, start: Bound<Key>, most: usize) -
 /// The nearest key that is found behind a hole: a range's first keys cannot be read. None: there is no other in the range.
 /// Nothing tells where a damaged page ends, so keys in between are tried. Between two holes that are far apart, a few keys
 /// may be overlooked, which then count as a part of the hole.
-pub(crate) fn behind_hole(store: &dyn Store, range: &KeyRange) -> Result<Option<Key>, StoreError> {
+pub(crate) fn behind_hole(list: ListRange<'_>, range: &KeyRange) -> Result<Option<Key>, StoreError> {
     let start = key_of(&range.start);
-    let Some(mut nearest) = any_key(store, range)? else { return Ok(None) };
+    let Some(mut nearest) = any_key(list, range)? else { return Ok(None) };
     for _ in 0..ROUNDS_MAX {
-        let Some(nearer) = key_between(store, start.as_ref(), &nearest)? else { break };
+        let Some(nearer) = key_between(list, start.as_ref(), &nearest)? else { break };
         nearest = nearer;
     }
     let before = KeyRange { end: Bound::Excluded(nearest.clone()), reverse: true, ..range.clone() };
-    list_readable(store, before, &mut |entry: &Entry| nearest = entry.key.clone())?;
+    list_readable(list, before, &mut |entry: &Entry| nearest = entry.key.clone())?;
     // Whoever goes on from there must get it.
-    let is_there = matches!(look_at(store, nearest.clone(), &range.end)?, Found::Key(_));
+    let is_there = matches!(look_at(list, nearest.clone(), &range.end)?, Found::Key(_));
     Ok(is_there.then_some(nearest))
 }
 
 /// A key that can be read between the start of a hole and the nearest one so far. It tries keys of the whole hole, then
 /// of ever smaller parts at its end, and at its start.
-fn key_between(store: &dyn Store, start: Option<&Key>, nearest: &Key) -> Result<Option<Key>, StoreError> {
+fn key_between(list: ListRange<'_>, start: Option<&Key>, nearest: &Key) -> Result<Option<Key>, StoreError> {
     let first_found = |tried: &[Key]| {
         for key in tried {
-            match look_at(store, key.clone(), &Bound::Excluded(nearest.clone()))? {
+            match look_at(list, key.clone(), &Bound::Excluded(nearest.clone()))? {
                 Found::Hole => {}
                 Found::Nothing => break,
                 Found::Key(key) => return Ok(Some(key)),
@@ -105,8 +108,8 @@ fn key_between(store: &dyn Store, start: Option<&Key>, nearest: &Key) -> Result<
 }
 
 /// A key that can be read, of a range whose first keys cannot: the last one, or where that is damaged, too, one before it.
-fn any_key(store: &dyn Store, range: &KeyRange) -> Result<Option<Key>, StoreError> {
-    match store.range(&KeyRange { reverse: true, limit: 1, ..range.clone() }) {
+fn any_key(list: ListRange<'_>, range: &KeyRange) -> Result<Option<Key>, StoreError> {
+    match list(&KeyRange { reverse: true, limit: 1, ..range.clone() }) {
         Ok(mut last) => return Ok(last.pop().map(|entry| entry.key)),
         Err(StoreError::Corrupt { .. }) => {}
         Err(error) => return Err(error),
@@ -115,7 +118,7 @@ fn any_key(store: &dyn Store, range: &KeyRange) -> Result<Option<Key>, StoreErro
     for _ in 0..ROUNDS_MAX {
         let before = (low.clone(), high.clone());
         for key in spread(low.clone().as_ref(), high.clone().as_ref()) {
-            match look_at(store, key.clone(), &range.end)? {
+            match look_at(list, key.clone(), &range.end)? {
                 Found::Key(key) => return Ok(Some(key)),
                 Found::Hole => low = Some(key),
                 Found::Nothing => {
@@ -129,7 +132,7 @@ fn any_key(store: &dyn Store, range: &KeyRange) -> Result<Option<Key>, StoreErro
         }
     }
     // Nothing lies behind `high`.
-    high.map_or(Ok(None), |high| key_between(store, key_of(&range.start).as_ref(), &high))
+    high.map_or(Ok(None), |high| key_between(list, key_of(&range.start).as_ref(), &high))
 }
 
 /// What lies at a key, or is the next after it.
@@ -140,8 +143,8 @@ enum Found {
     Nothing,
 }
 
-fn look_at(store: &dyn Store, key: Key, end: &Bound<Key>) -> Result<Found, StoreError> {
-    match store.range(&KeyRange { start: Bound::Included(key), end: end.clone(), reverse: false, limit: 1 }) {
+fn look_at(list: ListRange<'_>, key: Key, end: &Bound<Key>) -> Result<Found, StoreError> {
+    match list(&KeyRange { start: Bound::Included(key), end: end.clone(), reverse: false, limit: 1 }) {
         Ok(mut first) => Ok(first.pop().map_or(Found::Nothing, |entry| Found::Key(entry.key))),
         Err(StoreError::Corrupt { .. }) => Ok(Found::Hole),
         Err(error) => Err(error),
@@ -185,11 +188,11 @@ enum Listed {
     Upto(Option<Key>),
 }
 
-fn list_readable(store: &dyn Store, mut range: KeyRange, look: &mut impl FnMut(&Entry)) -> Result<Listed, StoreError> {
+fn list_readable(list: ListRange<'_>, mut range: KeyRange, look: &mut impl FnMut(&Entry)) -> Result<Listed, StoreError> {
     range.limit = PAGE_KEYS;
     let mut last = None;
     loop {
-        match store.range(&range) {
+        match list(&range) {
             Ok(page) => {
                 page.iter().for_each(&mut *look);
                 let Some(entry) = page.last().filter(|_| page.len() == range.limit) else { return Ok(Listed::All) };

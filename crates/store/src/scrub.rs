@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::show_key;
 use crate::core::Core;
 use crate::index::{StoredValue, corrupt};
-use crate::listing::{behind_hole, readable_from};
+use crate::listing::{behind_hole, first_readable};
 use crate::sum::Sum;
 use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
 
@@ -120,18 +120,20 @@ impl Scrub {
     /// Lists the next keys; false: there are none. Where the index cannot be read, those behind it: each damaged part
     /// counts as one key, whose name nobody knows.
     fn list(&mut self) -> Result<bool, StoreError> {
-        let start = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        let listed = match readable_from(&*self.store, start.clone(), KEYS)? {
+        let list = &|range: &KeyRange| self.store.range(range);
+        let from = |start: Bound<Key>| KeyRange { start, limit: KEYS, ..KeyRange::all() };
+        let range = from(self.after.clone().map_or(Bound::Unbounded, Bound::Excluded));
+        let listed = match first_readable(list, range.clone())? {
             Some(listed) => listed,
             None => {
                 let after = self.after.as_deref().map_or("the first key".to_owned(), show_key);
                 tracing::error!(after, "a part of the index cannot be read; the values behind it are read all the same");
                 (self.damaged_more, self.holes) = (self.damaged_more + 1, self.holes + 1);
-                let Some(key) = behind_hole(&*self.store, &KeyRange { start, ..KeyRange::all() })? else {
+                let Some(key) = behind_hole(list, &range)? else {
                     self.has_ended = true;
                     return Ok(true);
                 };
-                let listed = readable_from(&*self.store, Bound::Included(key.clone()), KEYS)?;
+                let listed = first_readable(list, from(Bound::Included(key.clone())))?;
                 if listed.as_ref().is_none_or(Vec::is_empty) {
                     // It was deleted meanwhile, or is damaged by now: the next step goes on behind it.
                     self.after = Some(key);

@@ -44,8 +44,6 @@ pub(crate) const SERVICES: [&str; 4] = [SCRUB, COMPACTION, DEDUP, STATISTICS];
 const INTERVAL: Duration = Duration::from_millis(20);
 /// How often it is written down how far services are.
 pub(crate) const KEEP_STEP: Duration = Duration::from_secs(5);
-/// How long a scrub takes that somebody starts where the drive was told of no period.
-const PERIOD: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// Damaged values that a status names.
 const DAMAGED_MAX: usize = 100;
 
@@ -63,8 +61,9 @@ pub(crate) struct Background {
     workers: Workers,
     /// What the scrub has found.
     found: Arc<Mutex<DamagedValues>>,
-    /// Whether the scrub goes on without a pause.
+    /// Whether the scrub goes on without a pause until its round is over, and whether it is written down that it does.
     hurries: Arc<AtomicBool>,
+    keeps_hurry: AtomicBool,
     /// Whether a scrub has no pace of its own: it reads all there is whenever it is told to start.
     scrubs_on_demand: bool,
     /// What deduplication looks at.
@@ -75,7 +74,7 @@ pub(crate) struct Background {
 
 impl Background {
     /// Adds a drive's services, each as it was told before the drive was opened. A scrub takes `scrub_period` for all that is stored;
-    /// none: it runs only if it was told to. Blocks for a few look-ups.
+    /// none: no round begins unless it is told to. Blocks for a few look-ups.
     pub(crate) fn new(
         services: Arc<Services>,
         drive: DriveId,
@@ -85,20 +84,18 @@ impl Background {
     ) -> Background {
         let store = &storage.store;
         let kept = ServiceRecords::new(Arc::clone(store));
-        let (found, hurries) = (Arc::<Mutex<DamagedValues>>::default(), Arc::<AtomicBool>::default());
-        let scrub = ScrubService::new(
-            Arc::clone(store),
-            scrub_period.unwrap_or(PERIOD),
-            &kept.position(SCRUB),
-            Arc::clone(&found),
-            Arc::clone(&hurries),
-        );
+        let found = Arc::<Mutex<DamagedValues>>::default();
+        let is_in_hurry = kept.told(SCRUB).hurries;
+        let (hurries, keeps_hurry) = (Arc::new(AtomicBool::new(is_in_hurry)), AtomicBool::new(is_in_hurry));
+        let scrub =
+            ScrubService::new(Arc::clone(store), scrub_period, &kept.position(SCRUB), Arc::clone(&found), Arc::clone(&hurries));
         let told = DedupTold { settings: kept.told(DEDUP).dedup, hurries: false };
         let dedup = Arc::new(Mutex::new(told));
         let deduplicates = DedupService::new(Arc::clone(store), Arc::clone(&dedup), kept.position(DEDUP));
         let order = tokio::sync::Mutex::default();
         let scrubs_on_demand = scrub_period.is_none();
-        let background = Background { services, drive, kept, workers, found, hurries, scrubs_on_demand, dedup, order };
+        let background =
+            Background { services, drive, kept, workers, found, hurries, keeps_hurry, scrubs_on_demand, dedup, order };
         background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
         background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
         background.add(DEDUP, Box::new(deduplicates), false);
@@ -107,9 +104,14 @@ impl Background {
         background
     }
 
+    /// A service that nobody has told anything, and that does not run by default, keeps its place for whoever opens the drive next.
     fn add(&self, service: &str, runs: Box<dyn Service>, by_default: bool) {
         let told = self.kept.told(service);
-        let wish = told.wish.unwrap_or(if by_default { Wish::Run } else { Wish::Stop });
+        let wish = told.wish.unwrap_or(match by_default {
+            true => Wish::Run,
+            false if runs.position().is_empty() => Wish::Stop,
+            false => Wish::Pause,
+        });
         let name = self.name(service);
         self.services.add(&name, runs, wish != Wish::Run);
         self.services.limit(&name, told.limit);
@@ -137,7 +139,7 @@ impl Background {
                 self.wish(&service, Wish::Stop).await?;
                 self.services.stop(&self.name(&service));
                 if service == SCRUB {
-                    self.hurries.store(false, Ordering::Relaxed);
+                    self.hurry(false);
                     self.found.lock().forget();
                 }
             }
@@ -170,10 +172,11 @@ impl Background {
         if service == DEDUP && self.dedup.lock().settings.is_none() {
             return Err(dedup::none_named());
         }
-        self.wish(service, Wish::Run).await?;
         let ran = state.is_some_and(|state| !matches!(state.activity, Activity::Paused | Activity::Stopped));
-        if service == SCRUB && (ran || self.scrubs_on_demand) {
-            self.hurries.store(true, Ordering::Relaxed);
+        let hurries = service == SCRUB && (ran || self.scrubs_on_demand);
+        self.keep(service, move |told| (told.wish, told.hurries) = (Some(Wish::Run), told.hurries || hurries)).await?;
+        if hurries {
+            self.hurry(true);
         }
         if service == DEDUP {
             self.dedup.lock().hurries = true;
@@ -182,8 +185,15 @@ impl Background {
         Ok(())
     }
 
+    /// A service that is stopped hurries no more.
     async fn wish(&self, service: &str, wish: Wish) -> Result<(), Fault> {
-        self.keep(service, move |told| told.wish = Some(wish)).await
+        self.keep(service, move |told| (told.wish, told.hurries) = (Some(wish), told.hurries && wish != Wish::Stop)).await
+    }
+
+    /// Sets what has been written down.
+    fn hurry(&self, hurries: bool) {
+        self.hurries.store(hurries, Ordering::Relaxed);
+        self.keeps_hurry.store(hurries, Ordering::Relaxed);
     }
 
     async fn keep(&self, service: &str, change: impl FnOnce(&mut ServiceOrders) + Send + 'static) -> Result<(), Fault> {
@@ -198,6 +208,17 @@ impl Background {
                 self.kept.reached(service, state.position)?;
             }
         }
+        self.keep_end_of_hurry()
+    }
+
+    /// Writes down that a round is over that went on without a pause. While an order is being carried out, that waits. Blocks.
+    fn keep_end_of_hurry(&self) -> Result<(), Fault> {
+        let Ok(_turn) = self.order.try_lock() else { return Ok(()) };
+        if self.hurries.load(Ordering::Relaxed) || !self.keeps_hurry.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.kept.tell(SCRUB, |told| told.hurries = false)?;
+        self.keeps_hurry.store(false, Ordering::Relaxed);
         Ok(())
     }
 

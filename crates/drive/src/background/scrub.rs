@@ -94,7 +94,8 @@ struct Position {
 pub(super) struct ScrubService {
     store: Arc<dyn Store>,
     scrub: Scrub,
-    period: Duration,
+    /// None: it goes on only while it hurries.
+    period: Option<Duration>,
     /// When this round began, or the last one did; 0: none has.
     began_s: f64,
     is_in_round: bool,
@@ -110,7 +111,7 @@ impl ScrubService {
     /// Goes on at a position. While `hurries` is set, the round goes on without a pause, or the next one begins.
     pub(super) fn new(
         store: Arc<dyn Store>,
-        period: Duration,
+        period: Option<Duration>,
         position: &[u8],
         found: Arc<Mutex<DamagedValues>>,
         hurries: Arc<AtomicBool>,
@@ -142,10 +143,11 @@ impl ScrubService {
     fn pause(&mut self, now_s: f64) -> Option<Duration> {
         // A clock that was set back.
         self.began_s = self.began_s.min(now_s);
-        let (elapsed, period) = (now_s - self.began_s, self.period.as_secs_f64());
         if self.hurries.load(Ordering::Relaxed) {
             return None;
         }
+        let Some(period) = self.period else { return Some(PAUSE_MAX) };
+        let (elapsed, period) = (now_s - self.began_s, period.as_secs_f64());
         let due = match self.is_in_round {
             // The bytes that are done would be done by then.
             true => self.scrub.done_bytes() as f64 / self.total_bytes.max(1) as f64 * period,
@@ -305,7 +307,7 @@ mod tests {
         position: &[u8],
     ) -> (ScrubService, Arc<Mutex<DamagedValues>>, Arc<AtomicBool>) {
         let (found, hurries) = (Arc::default(), Arc::default());
-        let service = ScrubService::new(Arc::clone(store), period, position, Arc::clone(&found), Arc::clone(&hurries));
+        let service = ScrubService::new(Arc::clone(store), Some(period), position, Arc::clone(&found), Arc::clone(&hurries));
         (service, found, hurries)
     }
 

@@ -33,6 +33,9 @@ pub(super) struct ServiceOrders {
     /// None: nobody has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) wish: Option<Wish>,
+    /// Whether the round in hand goes on without a pause.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) hurries: bool,
     /// Bytes a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<u64>,

@@ -17,7 +17,7 @@ use crate::metrics::{Limits, Metrics};
 use crate::programs::Programs;
 use crate::resources::{Budget, Resources, Runtimes, Workers};
 use crate::sessions::{Costs, SessionServer, Sessions, TurnLimits};
-use crate::storage::{Attached, Storage};
+use crate::storage::{Attached, Storage, history_default};
 
 /// Calls that block at one time at most, a reactor.
 const BLOCKING_THREADS_PER_REACTOR: usize = 4;
@@ -51,7 +51,8 @@ impl Drive {
         let cache_bytes = options.cache_bytes() - reader_bytes(&options);
         let disk = DiskStore::open(&options.data, StoreOptions { cache_bytes, compacts: false, ..StoreOptions::default() })?;
         let id = disk.drive_id();
-        Self::over(Arc::new(disk), id, options)
+        let history = history_default(&disk, options.history, options.sets_history);
+        Self::over(Arc::new(disk), id, DriveOptions { history, ..options })
     }
 
     /// The same over a store that is open.

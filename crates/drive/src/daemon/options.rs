@@ -52,6 +52,8 @@ pub struct DriveOptions {
     pub scrub_period: Option<Duration>,
     /// How long versions of a domain are kept once another one has taken their place, where the domain does not say it.
     pub history: Duration,
+    /// Whether `history` is what the drive goes by from now on. Otherwise it goes by what was set last, where that is longer.
+    pub sets_history: bool,
     /// Files to offer as datasets, where they lie.
     pub attach: Vec<Attach>,
     /// Bytes on the drive's medium for what was read of servers that `attach` names, and may be read again.
@@ -78,6 +80,7 @@ impl DriveOptions {
             background_policy: BackgroundPolicy::default(),
             scrub_period: None,
             history: Duration::ZERO,
+            sets_history: false,
             attach: vec![],
             attach_cache: ATTACH_CACHE_DEFAULT,
         }

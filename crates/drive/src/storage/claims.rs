@@ -5,12 +5,16 @@
 //! A run goes only if that version is not older than its claim: then the change that it was claimed for was not made, or another one
 //! undid it, and it cannot be made any more, since a manifest is replaced by compare-and-set on its version. No clock is asked.
 //!
+//! A claim for the first version of a domain that has one leaves no note. It only says that work is on its way which needs the run: it
+//! is not taken for left behind yet ([`crate::storage::orphans`]), and goes at once where that work fails.
+//!
 //! The note of a claim is written with the run, and goes with it. A run without one is of an older release: nothing but a host's
 //! request deletes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pithead_cse::Manifests;
 use pithead_door::Claim;
 use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey};
 use pithead_store::{Durability, Key, Put, Store, Write};
@@ -29,9 +33,13 @@ impl Storage {
         }
         self.orphans.lock().spare(&claim.runs);
         let order = self.leases.in_order().await;
-        let store = Arc::clone(&self.store);
+        let (store, manifests) = (Arc::clone(&self.store), self.manifests.clone());
         let (mut going, staying): (Vec<_>, Vec<_>) = claim.runs.into_iter().partition(|run| self.leases.is_doomed(run));
-        going.extend(self.resources.workers.blocking(move || (note(&*store, staying, until), order).0).await??);
+        let noted = move || {
+            let is_past = until == 1 && have_manifests(&manifests, &staying);
+            (note(&*store, staying, until, is_past), order).0
+        };
+        going.extend(self.resources.workers.blocking(noted).await??);
         Ok(going)
     }
 }
@@ -53,13 +61,20 @@ fn note_of(run: &SliceKey, until: u64) -> Write {
     Write::Put(Put::forced(claim_key(run), until.to_be_bytes().to_vec()))
 }
 
-fn note(store: &dyn Store, runs: Vec<SliceKey>, until: u64) -> Result<Vec<SliceKey>, Fault> {
+/// Whether all domains of runs have manifests here, so that no first version can come to name these any more.
+fn have_manifests(manifests: &Manifests, runs: &[SliceKey]) -> bool {
+    let domains: BTreeSet<&str> = runs.iter().map(|run| run.name.domain.as_str()).collect();
+    domains.into_iter().all(|domain| matches!(manifests.read(domain), Ok(Some(_))))
+}
+
+/// Notes claims up to a version, but one that `is_past`: that spares the runs for now, and they stay as unclaimed as they were.
+fn note(store: &dyn Store, runs: Vec<SliceKey>, until: u64, is_past: bool) -> Result<Vec<SliceKey>, Fault> {
     let (mut missing, mut notes) = (Vec::new(), BTreeMap::<Key, Write>::new());
     for run in runs {
         let is_here = store.entry(&slice_key(&run))?.is_some() && store.entry(&condemned_key(&run))?.is_none();
         if !is_here {
             missing.push(run);
-        } else if claimed(store, &run)?.is_none_or(|there| there < until) {
+        } else if !is_past && claimed(store, &run)?.is_none_or(|there| there < until) {
             notes.insert(claim_key(&run), note_of(&run, until));
         }
     }
@@ -91,11 +106,28 @@ mod tests {
         store.write(vec![Write::put(slice_key(&run), "")], Durability::Through).unwrap();
         assert_eq!(claimed(&store, &run).unwrap(), None);
         for (until, there) in [(5, 5), (3, 5), (8, 8)] {
-            assert_eq!(note(&store, vec![run.clone(), other.clone()], until).unwrap(), vec![other.clone()]);
+            assert_eq!(note(&store, vec![run.clone(), other.clone()], until, false).unwrap(), vec![other.clone()]);
             assert_eq!(claimed(&store, &run).unwrap(), Some(there));
         }
         assert!(unclaimed(&store, &run).unwrap().is_none() && unclaimed(&store, &other).unwrap().is_some());
         store.write(vec![Write::put(condemned_key(&run), "")], Durability::Through).unwrap();
-        assert_eq!(note(&store, vec![run.clone()], 9).unwrap(), [run]);
+        assert_eq!(note(&store, vec![run.clone()], 9, false).unwrap(), [run]);
+    }
+
+    /// Who has work on its way says again and again that its runs are needed. If it fails, nothing has named them, and they go at once.
+    #[test]
+    fn a_claim_for_a_version_that_is_there_leaves_no_note() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let manifests = Manifests::new(Arc::clone(&store), DriveId(1));
+        let run = SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(2), partition: 0, number: None };
+        store.write(vec![Write::put(slice_key(&run), ""), note_of(&run, 0)], Durability::Through).unwrap();
+        let runs = [run.clone()];
+        assert!(!have_manifests(&manifests, &runs), "its first version may come to name the run");
+        let mut first = Manifest::empty(&run.name.domain, vec![DriveId(1)]);
+        first.succeed(7);
+        manifests.replace(0, first).unwrap();
+        assert!(have_manifests(&manifests, &runs));
+        assert!(note(&*store, runs.to_vec(), 1, true).unwrap().is_empty());
+        assert_eq!(claimed(&*store, &run).unwrap(), Some(0));
     }
 }

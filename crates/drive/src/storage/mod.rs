@@ -8,6 +8,7 @@ mod cut;
 mod directories;
 mod discards;
 mod filters;
+mod history_default;
 mod keys;
 mod leases;
 mod loads;
@@ -38,6 +39,7 @@ pub(crate) use attached::Attached;
 pub use attached::{Attach, AttachAt, Share};
 pub(crate) use directories::{fit, gone};
 pub(crate) use filters::{Filters, WantedFilter};
+pub(crate) use history_default::history_default;
 #[cfg(test)]
 pub(crate) use keys::condemned_key;
 pub(crate) use keys::{FILTER_PREFIX, SLICE_PREFIX, StoredSlice, parse_slice_key, slice_key};

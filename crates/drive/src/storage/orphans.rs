@@ -2,7 +2,7 @@
 //!
 //! A drive keeps a copy of each domain's manifest. A run that this copy does not name here, and that was claimed for no later version
 //! of it, cannot be named any more, however old the copy is (see [`crate::storage::claims`]). But it may be a load's that is still
-//! writing elsewhere. So it stays for some time after it was first seen so; a host whose load takes longer claims it again and again.
+//! writing elsewhere. So it stays for some time after it was first seen so; a host whose work takes longer claims it again and again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -106,6 +106,52 @@ async fn a_scrub_without_a_period_reads_all_there_is_when_it_is_told_to_start() 
     until("a whole round", async || scrub(&told(&rig.drive, BackgroundOrder::Look).await).bytes >= stored).await;
 }
 
+/// A command that opened the drive for a moment had its scrub begin anew, and forget what it had found.
+#[tokio::test]
+async fn a_drive_that_scrubs_nothing_keeps_where_the_scrub_was() {
+    let Rig { drive, directory } = rig_with(|options| options.scrub_period = Some(Duration::from_secs(1_000_000)));
+    load(&drive, 1, 500).await;
+    until("a value was read", async || scrub(&told(&drive, BackgroundOrder::Look).await).done_bytes > 0).await;
+    let done = scrub(&told(&drive, BackgroundOrder::Look).await).done_bytes;
+    drive.stop(Duration::ZERO).await;
+    let position = |drive: &Drive| drive.shared().store.get(b"background/scrub/position").unwrap().map(|(value, _)| value);
+    let before = position(&drive);
+    assert!(before.is_some());
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert_eq!((scrub(&services).activity.as_str(), scrub(&services).done_bytes), ("paused", done));
+    drive.stop(Duration::ZERO).await;
+    assert_eq!(position(&drive), before);
+}
+
+#[tokio::test]
+async fn a_scrub_without_a_period_goes_on_after_a_restart_and_rests_after_its_round() {
+    let Rig { drive, directory } = rig();
+    load(&drive, 1, 500).await;
+    // It reads one value, and then waits for a long time.
+    let limit = |bytes_per_second| BackgroundOrder::Limit { service: "scrub".into(), bytes_per_second };
+    told(&drive, limit(Some(1))).await;
+    told(&drive, BackgroundOrder::Start("scrub".into())).await;
+    until("a value was read", async || scrub(&told(&drive, BackgroundOrder::Look).await).done_bytes > 0).await;
+    drive.stop(Duration::ZERO).await;
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    told(&drive, limit(None)).await;
+    until("it rests", async || scrub(&told(&drive, BackgroundOrder::Look).await).activity == "idle").await;
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert!(scrub(&services).done_bytes * 2 > scrub(&services).total_bytes, "{services:?}");
+    drive.stop(Duration::ZERO).await;
+    // As if that had been long ago.
+    let long_ago = Write::put("background/scrub/position", "{\"began_s\":1}");
+    drive.shared().store.write(vec![long_ago], Durability::Through).unwrap();
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    until("it has looked", async || scrub(&told(&drive, BackgroundOrder::Look).await).steps > 0).await;
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert_eq!((scrub(&services).activity.as_str(), scrub(&services).bytes), ("idle", 0));
+}
+
 #[tokio::test]
 async fn values_share_their_bytes_once_the_drive_is_told_which() {
     let rig = rig();

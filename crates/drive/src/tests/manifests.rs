@@ -1,5 +1,5 @@
 use super::*;
-use pithead_door::DomainAt;
+use pithead_door::{DomainAt, HistoryAsk, Pick};
 use pithead_model::{LostHome, Manifest};
 
 fn manifest(version: u64, home: DriveId) -> Manifest {
@@ -67,4 +67,19 @@ async fn a_copy_is_kept_if_it_is_newer_whoever_is_home() {
     // It takes over from what it has.
     drive.commit(5, manifest(6, drive.id())).await.unwrap();
     assert_eq!(drive.status().await.unwrap().domains, [DomainAt { name: "main".into(), version: 6, home: drive.id() }]);
+}
+
+/// A command that opened a drive for a moment ended the versions that the drive had kept for longer.
+#[tokio::test]
+async fn versions_stay_for_as_long_as_a_drive_was_told_when_it_was_served() {
+    let Rig { drive, directory } = rig_with(|options| (options.history, options.sets_history) = (60 * LONG, true));
+    drive.commit(0, manifest(1, drive.id())).await.unwrap();
+    drive.commit(1, manifest(2, drive.id())).await.unwrap();
+    drive.stop(Duration::ZERO).await;
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    drive.storage.keep_history().await.unwrap();
+    let ask = HistoryAsk { domain: "main".into(), pick: Pick::Before(u64::MAX) };
+    let kept = drive.storage.read_history(ask).await.unwrap();
+    assert_eq!(kept.iter().map(|told| told.version).collect::<Vec<_>>(), [2, 1]);
 }

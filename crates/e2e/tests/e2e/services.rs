@@ -142,6 +142,19 @@ fn services_do_what_they_are_told_and_say_how_far_they_are() {
     assert!(said(&output).contains("the services are scrub, compaction, dedup"), "{}", said(&output));
 }
 
+/// A drive that was down kept the others from starting, which had taken the settings.
+#[test]
+fn deduplication_starts_at_the_drives_that_are_up() {
+    let directory = TempDir::new().unwrap();
+    let process = DriveProcess::start(directory.path(), &[]);
+    let drives = format!("{},{}", free_address(), process.address());
+    let output = run(&["service", "start", "dedup", "--kinetic", "--drives", &drives]);
+    assert_ne!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(said(&output).matches("started dedup at").count(), 1, "{}", said(&output));
+    let dedup = service(process.address(), "dedup");
+    assert!(dedup["activity"] != "stopped" && dedup["dedup"]["kinetic"] == true, "{dedup}");
+}
+
 #[test]
 fn the_policy_is_chosen_and_changed_and_cores_are_shown() {
     let directory = TempDir::new().unwrap();

@@ -17,13 +17,18 @@ pub(super) struct Punching {
     at: u64,
     gaps: VecDeque<Range<u64>>,
     dead_bytes: u64,
+    /// Of them, those before the end of the last value that a commit named: what lies behind it is nothing to the index, and a file
+    /// that is opened again ends there.
+    named_dead_bytes: u64,
+    named_end: u64,
     /// Dead bytes that no earlier job has given back, and that this one has not come to yet.
     fresh: u64,
 }
 
 impl Punching {
     pub fn new(one: Sealed) -> Self {
-        Self { one, at: 0, gaps: VecDeque::new(), dead_bytes: 0, fresh: unused(one.row) }
+        let (dead_bytes, named_dead_bytes, named_end) = (0, 0, 0);
+        Self { one, at: 0, gaps: VecDeque::new(), dead_bytes, named_dead_bytes, named_end, fresh: unused(one.row) }
     }
 
     pub fn step(&mut self, core: &Core, done: &mut Compacted) -> Result<Stepped, StoreError> {
@@ -31,6 +36,7 @@ impl Punching {
         if let Some(gap) = self.gaps.pop_front() {
             let bytes = gap.end - gap.start;
             self.dead_bytes += bytes;
+            self.named_dead_bytes += gap.end.min(self.named_end).saturating_sub(gap.start);
             // A gap may have been punched before, in whole or in part.
             let given_back = bytes.min(self.fresh);
             self.fresh -= given_back;
@@ -46,6 +52,7 @@ impl Punching {
             };
         }
         if self.at < one.row.written {
+            self.named_end = named_end(core, one.file)?;
             let places = core.durable_places(one.file, self.at)?;
             let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
             let (gaps, next) = gaps(self.at, end, &places);
@@ -54,9 +61,14 @@ impl Punching {
         }
         done.punched_bytes += self.dead_bytes.saturating_sub(one.row.punched);
         core.segments.set_punched(one.file, self.dead_bytes);
-        core.index.set_punched(one.file, self.dead_bytes)?;
+        core.index.set_punched(one.file, self.named_dead_bytes)?;
         Ok(Stepped::Ended)
     }
+}
+
+/// The end of the last value in a segment that a commit named.
+fn named_end(core: &Core, file: u64) -> Result<u64, StoreError> {
+    Ok(core.index.segments()?.into_iter().find(|(named, _)| *named == file).map_or(0, |(_, row)| row.written))
 }
 
 impl Core {
@@ -148,5 +160,28 @@ mod tests {
         assert_eq!(given_back(&["s"]), 1 << 16);
         assert_eq!(given_back(&["k5"]), 1 << 19);
         assert_eq!(store.usage().unwrap().dead_bytes, 0);
+    }
+
+    /// The hole in the place of what was never named counted for what died before it, once the file was opened again.
+    #[test]
+    fn a_hole_behind_the_last_value_is_not_counted_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || DiskStore::open(dir.path(), StoreOptions { background: false, ..small_options() }).unwrap();
+        let store = open();
+        store.through((0..4).map(|n| put(&format!("k{n}"), value(n, 1 << 19))).collect()).unwrap();
+        let staged: Vec<_> = (0..3).map(|n| store.stage(value(n, 1 << 19)).unwrap()).collect();
+        staged.into_iter().for_each(|staged| store.unstage(staged));
+        store.core().segments.seal(None);
+        while store.compact_step(1 << 20).unwrap().is_some() {}
+        assert_eq!(store.usage().unwrap().dead_bytes, 0, "all of it was given back");
+        store.core().index.settle().unwrap();
+        drop(store);
+        let store = open();
+        store.through(vec![delete("k1")]).unwrap();
+        assert_eq!(store.usage().unwrap().dead_bytes, 1 << 19);
+        store.core().segments.seal(None);
+        while store.compact_step(1 << 20).unwrap().is_some() {}
+        assert_eq!(store.usage().unwrap().dead_bytes, 0);
+        assert_eq!(store.held("k2").unwrap(), value(2, 1 << 19));
     }
 }

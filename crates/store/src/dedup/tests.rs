@@ -357,6 +357,32 @@ fn damage_to_a_pack_is_told_of_each_key_that_has_a_part_of_it() {
     assert_eq!(report.keys, 3);
 }
 
+/// One record of the index that could not be read ended each round before its first value.
+#[test]
+fn records_that_cannot_be_read_are_passed_over() {
+    let rig = Rig::new();
+    let value = noise(1, 200_000);
+    for key in ["a/1", "a/2", "b/1", "b/2"] {
+        rig.put(key, value.clone());
+    }
+    rig.round(&mut dedup_of(Chunking::ContentDefined, &[b"a/"]));
+    assert_eq!(rig.packed(), (200_000, 400_000));
+    let index = &rig.store().core().index;
+    let damaged = [Key::from_static(b"a/0"), crate::recipe::pack_key(index.packs(None, 1).unwrap()[0].0)];
+    index
+        .change(|transaction| {
+            let mut entries = transaction.open_table(crate::index::ENTRIES)?;
+            for key in &damaged {
+                entries.insert(&key[..], &b"?"[..])?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    rig.round(&mut dedup_of(Chunking::ContentDefined, &[b"a/", b"b/"]));
+    assert_eq!(rig.packed(), (400_000, 800_000));
+    assert!(rig.get("b/1") == value && rig.get("b/2") == value);
+}
+
 /// A pack was written and its flush failed. Its room stayed pinned, so that its segment was never given back.
 #[test]
 fn a_pack_that_cannot_be_flushed_leaves_nothing_pinned() {

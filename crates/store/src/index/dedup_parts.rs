@@ -51,16 +51,20 @@ impl Index {
         self.look(key, |_, record, _| Ok(Raw { was: Was::of(&record), bytes: record.value_bytes(), checksum: record.checksum }))
     }
 
-    /// At most `limit` packs after a number, and their bytes.
+    /// At most `limit` packs after a number, and their bytes. A record that cannot be read hides its own pack only.
     pub fn packs(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, u64)>, StoreError> {
         let start = after.map_or(Key::from_static(&OWN), |pack| pack_key(pack.saturating_add(1)));
         self.run(|database| {
             let entries = database.begin_read()?.open_table(ENTRIES)?;
             let mut packs = Vec::new();
-            for row in entries.range(&start[..]..)?.take(limit) {
+            for row in entries.range(&start[..]..)? {
+                if packs.len() == limit {
+                    break;
+                }
                 let (key, record) = row?;
-                if let Some(pack) = pack_of(key.value()).filter(|pack| after.is_none_or(|after| *pack > after)) {
-                    packs.push((pack, decode(key.value(), record.value())?.value_bytes()));
+                let pack = pack_of(key.value()).filter(|pack| after.is_none_or(|after| *pack > after));
+                if let (Some(pack), Ok(record)) = (pack, decode(key.value(), record.value())) {
+                    packs.push((pack, record.value_bytes()));
                 }
             }
             Ok(packs)

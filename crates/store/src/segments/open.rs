@@ -150,7 +150,9 @@ impl SegmentsState {
         for (file, row) in rows {
             let tally = self.files.entry(file).or_default();
             tally.written = tally.written.max(row.written);
-            (tally.live, tally.punched) = (row.live, row.punched);
+            tally.live = row.live;
+            // This process also knows of holes behind the last value that was named.
+            tally.punched = tally.punched.max(row.punched);
         }
         // What became dead by commits that were given up has no other way to be noticed.
         let dead = self.files.iter().filter(|(_, tally)| tally.live == 0 && tally.pinned == 0).map(|(file, _)| *file);

@@ -3,6 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 
 use super::*;
+use crate::{Dedup, DedupOptions, Key};
 
 fn is_corrupt(store: &DiskStore, key: &str) -> bool {
     let read = store.get(key.as_bytes());
@@ -119,6 +120,22 @@ fn what_lies_between_damaged_pages_is_listed_and_read() {
         (bytes, holes) = (bytes + read, scrub.holes());
     }
     assert_eq!((bytes, holes), (good.len() as u64 * 6_013, 3));
+}
+
+/// A round failed at the first damaged page, each time that it was tried.
+#[test]
+fn what_lies_between_damaged_pages_is_deduplicated() {
+    let dir = tempfile::tempdir().unwrap();
+    with_damaged_pages(dir.path(), &[17, 30, 45]);
+    let store = open(dir.path());
+    let good = (0..64u8).filter(|n| store.get(format!("k{n:02}").as_bytes()).is_ok()).count() as u64;
+    let scopes = vec![Key::from_static(b"k")];
+    let options = DedupOptions { chunking: crate::Chunking::ContentDefined, scopes, memory_bytes: 1 << 20 };
+    let (mut dedup, mut looked_at) = (Dedup::new(options), (0, 0));
+    while store.dedup_step(&mut dedup, 64 << 10).unwrap().is_some() {
+        looked_at = dedup.progress();
+    }
+    assert_eq!(looked_at, (good * 6_013, good * 6_013));
 }
 
 #[test]

@@ -187,6 +187,35 @@ fn room_comes_back_where_no_holes_can_be_punched() {
     }
 }
 
+/// The room that is set aside for large values counts as free, and small ones were refused for want of it.
+#[test]
+fn small_values_get_the_room_that_is_set_aside_for_large_ones() {
+    let store = open_on(&LyingMedium::new(1, 64 << 20), 0);
+    store.through(vec![put("large", value(1, 100_000))]).unwrap();
+    let aside = || store.core.segments.spare().1;
+    assert!(aside() > 1 << 20, "{}", aside());
+    assert_eq!((store.core.reclaim(60_000), aside()), (true, 0));
+    assert!(!store.core.reclaim(60_000), "there is no more");
+
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_path_buf();
+    let tried = std::thread::spawn(move || {
+        if !mount_small(&dir) {
+            return false;
+        }
+        let store = DiskStore::open(&dir, StoreOptions { reserve_bytes: 0, ..quiet() }).unwrap();
+        store.through(vec![put("large", value(1, 100_000))]).unwrap();
+        let free = store.core.medium.free_bytes().unwrap();
+        fs::write(dir.join("other"), vec![1; free as usize - 40_000]).unwrap();
+        store.through(vec![put("small", value(2, 60_000))]).unwrap();
+        assert_eq!(store.held("small").unwrap(), value(2, 60_000));
+        true
+    });
+    if !tried.join().unwrap() {
+        eprintln!("not tried: no permission to mount a small medium");
+    }
+}
+
 /// All that is left to do needs room that is not there: compaction says so each time, and goes on once there is room.
 #[test]
 fn compaction_without_room_says_so_and_goes_on_later() {
