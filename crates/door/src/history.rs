@@ -24,7 +24,8 @@ pub struct HistoryAsk {
 pub enum Pick {
     /// The newest of those before a version, newest first: at most [`VERSIONS_TOLD_MAX`].
     Before(u64),
-    /// The one that was the newest at a time, milliseconds since 1970 UTC. None is told unless it is certain which one that was.
+    /// The one that was the newest at a time, milliseconds since 1970 UTC, and is not the newest here any more. None is told unless it
+    /// is certain which one that was.
     At(u64),
 }
 

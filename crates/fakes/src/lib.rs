@@ -1,8 +1,10 @@
 //! A drive in memory that keeps loads and manifests, fails when told to, and runs nothing but bare scans.
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -43,6 +45,8 @@ pub struct FakeDoor {
     /// Runs are damaged.
     pub is_damaged: AtomicBool,
     pub manifests: Mutex<HashMap<String, Manifest>>,
+    /// What it has changed as a home whose place another drive took. Only then it tells of directories.
+    pub aside: Mutex<Option<Manifest>>,
     /// What it attaches in place; none: it attaches nothing, and says so at first contact.
     pub attached: Mutex<Option<Arc<Attachments>>>,
     /// The drives beneath it that it names at first contact, as an array does.
@@ -57,6 +61,8 @@ pub struct FakeDoor {
     pub marks_others: AtomicBool,
     /// There is no room for runs and manifests.
     pub is_full: AtomicBool,
+    /// Runs are copied to it, and marked, only once all others that it has were claimed.
+    pub waits_for_claims: AtomicBool,
     /// Another host drops a run just when it is asked for.
     pub drops_when_read: AtomicBool,
     /// Deletions get no answer.
@@ -85,6 +91,7 @@ impl FakeDoor {
             busy: AtomicU32::new(0),
             is_damaged: AtomicBool::new(false),
             manifests: Mutex::default(),
+            aside: Mutex::default(),
             attached: Mutex::default(),
             beneath: Mutex::default(),
             loads_fail: AtomicBool::new(false),
@@ -92,6 +99,7 @@ impl FakeDoor {
             merge_fault: Mutex::default(),
             marks_others: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
+            waits_for_claims: AtomicBool::new(false),
             drops_when_read: AtomicBool::new(false),
             discards_hang: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
@@ -116,6 +124,18 @@ impl FakeDoor {
         match self.is_full.load(Ordering::Relaxed) {
             true => Err(Fault::new(Blame::Limit, "no space left")),
             false => Ok(()),
+        }
+    }
+
+    async fn wait_for_claims(&self) {
+        let is_claimed = |run: &(DatasetId, LoadId, u32)| self.claims.lock().contains_key(run);
+        while self.waits_for_claims.load(Ordering::Relaxed) && !self.stored.lock().keys().all(is_claimed) {
+            let mut has_waited = false;
+            let wait = |context: &mut Context<'_>| {
+                context.waker().wake_by_ref();
+                if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }
+            };
+            poll_fn(wait).await;
         }
     }
 
@@ -322,6 +342,7 @@ impl Door for FakeDoor {
     /// The plan is the numbers that go, of the first column, eight bytes each.
     async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
         self.check()?;
+        self.wait_for_claims().await;
         let MarkRun { into, load, plan, .. } = request;
         let run = SliceKey { name: into.name.clone(), dataset: into.dataset, load, partition: into.partition, number: None };
         let mut going: Vec<i64> = plan.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
@@ -405,6 +426,7 @@ impl Door for FakeDoor {
     async fn write_run(&self, run: SliceKey, mut pieces: Pieces) -> Result<(), Fault> {
         self.check()?;
         self.check_room()?;
+        self.wait_for_claims().await;
         let mut batches = Vec::new();
         while let Some(piece) = pieces.next().await {
             let bytes = piece?.bytes;
@@ -469,8 +491,17 @@ impl Door for FakeDoor {
         Ok(ManifestReceipt { before, version: here.version, home: here.home(), home_is_lost })
     }
 
-    async fn directory(&self, _key: SliceKey) -> Result<Directory, Fault> {
-        not_here()
+    async fn set_aside(&self, _domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.check()?;
+        Ok(self.aside.lock().clone().filter(|aside| aside.version > after))
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        let known = self.aside.lock().as_ref().and_then(|aside| aside.datasets.get(&key.name.dataset).cloned());
+        let Some(known) = known else { return not_here() };
+        self.find(&key)?;
+        let columns = vec![ColumnSummary::default(); known.schema.fields().len()];
+        Ok(Directory { schema: known.schema, metadata: BTreeMap::new(), slices: vec![], columns })
     }
 
     async fn status(&self) -> Result<DriveStatus, Fault> {

@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
+use crate::batches::BoundedBatches;
 use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::input::Input;
 use crate::moments::{Zones, says_zone};
@@ -81,7 +82,7 @@ impl Csv {
         let batch_rows = GUESSED_ROWS.min(rows).max(1);
         let builder = ReaderBuilder::new(texts).with_format(self.format.clone()).with_batch_size(batch_rows);
         let text = Quoted::new(open_text(input, &Arc::default())?, input, self.delimiter);
-        let batches = builder.with_projection(columns.to_vec()).build_buffered(text).map_err(|error| place.fault(&error))?;
+        let batches = BoundedBatches::new(text, builder.with_projection(columns.to_vec()).build_decoder(), batch_rows);
         let (mut said, mut left) = (vec![SaidZones::default(); columns.len()], rows);
         for batch in batches {
             let batch = batch.map_err(|error| place.fault(&error))?;
@@ -162,7 +163,7 @@ impl TextFormat for Csv {
         let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
         let nulls = QuotedNulls::of(&file.schema, only, &self.null, self.delimiter);
         let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter).with_nulls(nulls.clone());
-        let batches = builder.build_buffered(text).map_err(|error| place.fault(&error))?;
+        let batches = BoundedBatches::new(text, builder.build_decoder(), batch_rows);
         let mut records = self.header_lines;
         Ok(Box::new(batches.map(move |batch| {
             let restored = |batch| match &nulls {

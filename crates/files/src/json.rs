@@ -14,6 +14,7 @@ use pithead_model::Fault;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::any_floats::{AnyFloats, StandIn};
+use crate::batches::BoundedBatches;
 use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
 use crate::guessed_numbers::SeenNumbers;
 use crate::input::Input;
@@ -76,7 +77,8 @@ impl TextFormat for JsonLines {
             .with_strict_mode(only.is_none());
         let (path, schema_rows) = (file.input.name().to_owned(), self.schema_rows);
         let text = AnyFloats::new(open_text(&file.input, read)?, StandIn::Text);
-        let batches = builder.build(text).map_err(|error| not_json(&path, &error))?;
+        let decoder = builder.build_decoder().map_err(|error| not_json(&path, &error))?;
+        let batches = BoundedBatches::new(text, decoder, batch_rows);
         let readings = vec![Reading { zones: Zones::Any, counts: true }; schema.fields().len()];
         let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {

@@ -2,6 +2,7 @@
 //! columns, and read in parts that several threads may take; one that is written takes its name when it is whole. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
 mod any_floats;
+mod batches;
 mod csv;
 mod exact;
 mod guessed_numbers;

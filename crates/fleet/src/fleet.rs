@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use pithead_door::{Door, DriveStatus, SlicePart};
 use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest, View, boxed};
 use tokio::sync::OwnedRwLockReadGuard;
 
 use crate::attaching::write_attaching;
+use crate::attended::ATTEND_STEP;
 use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
 use crate::commit::{Committed, Edit, NotCommitted, commit, drop_dataset};
@@ -27,6 +30,7 @@ struct Inner {
     connections: Connections,
     catalog: Catalog,
     writers: Writers,
+    attend_step: Mutex<Duration>,
 }
 
 impl Fleet {
@@ -37,7 +41,18 @@ impl Fleet {
     pub async fn connect(doors: Vec<Arc<dyn Door>>, domain: &str, functions: &[String]) -> Result<Fleet, Fault> {
         let connections = Connections::open(doors, functions).await?;
         let catalog = Catalog::discover(&connections.now(), domain).await?;
-        Ok(Fleet { inner: Arc::new(Inner { connections, catalog, writers: Writers::default() }) })
+        let attend_step = Mutex::new(ATTEND_STEP);
+        Ok(Fleet { inner: Arc::new(Inner { connections, catalog, writers: Writers::default(), attend_step }) })
+    }
+
+    /// How often loads, moves and changes on their way claim what they have written: every minute if nothing else is said. For drives
+    /// that keep what no manifest names for a short time only, it has to be well below that.
+    pub fn attend_every(&self, step: Duration) {
+        *self.inner.attend_step.lock() = step;
+    }
+
+    pub(crate) fn attend_step(&self) -> Duration {
+        *self.inner.attend_step.lock()
     }
 
     /// The drives as they are known at this moment.

@@ -4,6 +4,7 @@
 mod aside;
 mod attached;
 mod attaching;
+mod attended;
 mod catalog;
 mod change;
 mod checks;
@@ -24,6 +25,7 @@ mod restore;
 mod snapshot;
 
 pub use aside::{Aside, AsideDataset, TakeUp, TakeUpOutcome, There};
+pub use attended::attended;
 pub use change::{Change, DatasetChange, already_there, is_as_read, is_view};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};
 pub use discard::{discard, discard_at};

@@ -203,7 +203,7 @@ fn to(path: PathBuf, options: Vec<(String, Option<String>)>) -> Result<CopyFile,
     }
     let usual = match (WriteOptions::of_file(&path), said.format) {
         (Some(usual), None) => usual,
-        (Some(usual), Some(format)) => WriteOptions { compression: usual.compression, ..WriteOptions::new(format) },
+        (Some(usual), Some(format)) => WriteOptions { format, ..usual },
         (None, Some(format)) => WriteOptions::new(format),
         (None, None) => {
             let fault = Fault::invalid(format!("cannot tell a format from the name {}", path.display()));
@@ -344,6 +344,12 @@ mod tests {
         let (_, _, file) = parts("COPY t TO 'rows.tsv.gz' (HEADER false)").unwrap();
         let CopyFile::To(_, options) = file else { panic!("{file:?}") };
         assert_eq!((options.delimiter, options.header, options.compression), (b'\t', false, Some(Compression::Gzip)));
+        // A reader goes by the name's ending, too.
+        for (name, format, delimiter) in [("a.tsv", "csv", b'\t'), ("a.tsv.gz", "csv", b'\t'), ("a.json", "csv", b',')] {
+            let (_, _, file) = parts(&format!("COPY t TO '{name}' (FORMAT {format})")).unwrap();
+            let CopyFile::To(_, options) = file else { panic!("{file:?}") };
+            assert_eq!((options.format, options.delimiter), (Format::Csv, delimiter), "{name}");
+        }
     }
 
     #[test]

@@ -419,6 +419,25 @@ async fn moments_of_parameters_are_read_in_the_sessions_zone() {
     assert_eq!(lines(&session, counted).await, ["5|8"]);
 }
 
+/// A regression: a value with a zone became UTC's wall time, and UTC's day, where it was a parameter.
+#[tokio::test]
+async fn moments_of_parameters_are_shown_in_the_sessions_zone() {
+    let place = Place::new().await;
+    let session = place.one.session();
+    run(&session, "CREATE TABLE u (t TIMESTAMP, d DATE)").await.unwrap();
+    run(&session, "SET TIME ZONE 'Europe/Berlin'").await.unwrap();
+    // 22:30 on June 30 in UTC.
+    let moment: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_719_786_600_000_000]).with_timezone("UTC"));
+    let values = || by_place(vec![Arc::clone(&moment), Arc::clone(&moment)]);
+    session.run_with("INSERT INTO u VALUES (?, ?)", &values()).await.unwrap();
+    run(&session, "INSERT INTO u VALUES (NULL, NULL)").await.unwrap();
+    run(&session, "SET pithead.pushdown = off").await.unwrap();
+    let counted = "SELECT count(*) FROM u WHERE t = TIMESTAMP '2024-07-01 00:30:00' AND d = DATE '2024-07-01'";
+    assert_eq!(lines(&session, counted).await, ["1"]);
+    session.run_with("UPDATE u SET t = ?, d = ?", &values()).await.unwrap();
+    assert_eq!(lines(&session, counted).await, ["2"]);
+}
+
 /// A regression: the planner took names of parameters for their places, but not in queries.
 #[tokio::test]
 async fn values_by_name_are_inserted() {

@@ -10,6 +10,8 @@ use pithead_files::{Source, damaged};
 use pithead_model::{Fault, RESERVED, near_names};
 use pithead_slice::{normalise, normalise_batch};
 
+use crate::members::{are_alike, loosened, with_members, without_notes};
+
 /// The schema that all files are stored as: `wanted`, or what the files say. Columns are matched by name. Files without
 /// types of their own are told to read as the others; a file that does not fit is an error that names file, column and
 /// both types.
@@ -21,7 +23,9 @@ pub(crate) fn agree(sources: &mut [Box<dyn Source>], wanted: Option<&SchemaRef>)
         (None, Some(first)) => {
             let all_typed = (0..sources.len()).all(|index| typed(&index));
             let nullable = |column: &str| !all_typed || normals.iter().any(|schema| is_nullable(schema, column));
-            (with_nullability(&normals[first], nullable), sources[first].path().display().to_string())
+            let others: Vec<&SchemaRef> = (first + 1..sources.len()).filter(typed).map(|index| &normals[index]).collect();
+            let schema = with_nullability(&with_loose_members(&normals[first], &others), nullable);
+            (schema, sources[first].path().display().to_string())
         }
         (None, None) => (widest(&normals), sources[0].path().display().to_string()),
     };
@@ -52,6 +56,8 @@ pub(crate) struct Conform {
     schema: SchemaRef,
     /// Where each stored column is in the source; none: in order.
     order: Option<Vec<usize>>,
+    /// The source's own columns in the stored types and order, where their members have other notes, or are NOT NULL.
+    own: Option<SchemaRef>,
 }
 
 impl Conform {
@@ -60,7 +66,11 @@ impl Conform {
         let order = schema.fields().iter().map(|field| from.index_of(field.name())).collect::<Result<Vec<_>, _>>();
         let order = order.map_err(|error| Fault::invalid(error.to_string()))?;
         let in_order = order.iter().enumerate().all(|(to, from)| to == *from);
-        Ok(Self { schema: Arc::clone(schema), order: (!in_order).then_some(order) })
+        let normal = normalise(from).map_err(|error| Fault::invalid(error.to_string()))?;
+        let own = order.iter().map(|column| normal.field(*column).clone().with_nullable(true));
+        let own = Arc::new(Schema::new(own.collect::<Vec<Field>>()));
+        let is_own = own.fields().iter().zip(schema.fields()).all(|(own, field)| own.data_type() == field.data_type());
+        Ok(Self { schema: Arc::clone(schema), order: (!in_order).then_some(order), own: (!is_own).then_some(own) })
     }
 
     pub(crate) fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, Fault> {
@@ -68,7 +78,9 @@ impl Conform {
             Some(order) => &batch.project(order).map_err(|error| Fault::invalid(error.to_string()))?,
             None => batch,
         };
-        normalise_batch(ordered, &self.schema).map_err(|error| Fault::invalid(error.to_string()))
+        let normal = normalise_batch(ordered, self.own.as_ref().unwrap_or(&self.schema));
+        let normal = normal.map_err(|error| Fault::invalid(error.to_string()))?;
+        if self.own.is_some() { with_members(&normal, &self.schema) } else { Ok(normal) }
     }
 }
 
@@ -82,12 +94,6 @@ fn stored(path: &Path, schema: &Schema) -> Result<SchemaRef, Fault> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-fn without_notes(field: &Field) -> Field {
-    let mut metadata = field.metadata().clone();
-    metadata.retain(|key, _| key.starts_with("ARROW:extension:"));
-    field.clone().with_metadata(metadata)
-}
-
 fn check(path: &Path, file: &Schema, schema: &Schema, said_by: &str, typed: bool) -> Result<(), Fault> {
     for field in schema.fields() {
         let Ok(found) = file.field_with_name(field.name()) else {
@@ -95,7 +101,7 @@ fn check(path: &Path, file: &Schema, schema: &Schema, said_by: &str, typed: bool
             let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
             return Err(damaged(path, format_args!("no column {}, which {said_by} has{rest}", field.name())));
         };
-        if typed && found.data_type() != field.data_type() {
+        if typed && !are_alike(found.data_type(), field.data_type()) {
             let (name, is, should) = (field.name(), found.data_type(), field.data_type());
             return Err(damaged(path, format_args!("column {name} is {is}, in {said_by} it is {should}")));
         }
@@ -108,6 +114,16 @@ fn check(path: &Path, file: &Schema, schema: &Schema, said_by: &str, typed: bool
 
 fn is_nullable(schema: &Schema, column: &str) -> bool {
     schema.field_with_name(column).is_ok_and(Field::is_nullable)
+}
+
+/// The columns, whose members may be NULL where they may be so in others.
+fn with_loose_members(schema: &Schema, others: &[&SchemaRef]) -> Schema {
+    let fields = schema.fields().iter().map(|field| {
+        let found = others.iter().filter_map(|other| other.field_with_name(field.name()).ok());
+        let data_type = found.fold(field.data_type().clone(), |known, other| loosened(&known, other.data_type()));
+        field.as_ref().clone().with_data_type(data_type)
+    });
+    Schema::new(fields.collect::<Vec<Field>>())
 }
 
 fn with_nullability(schema: &Schema, nullable: impl Fn(&str) -> bool) -> SchemaRef {
@@ -152,6 +168,8 @@ fn wider(a: &DataType, b: &DataType) -> DataType {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Array, ArrayRef, Int64Array, ListArray, StructArray};
+    use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::TimeUnit;
 
     use super::*;
@@ -190,5 +208,41 @@ mod tests {
         let of = |data_type| Arc::new(Schema::new(vec![Field::new("k", data_type, true)]));
         let fault = agree_one(&of(DataType::Int32), Some(&of(DataType::Int64))).unwrap_err();
         assert_eq!(fault.message, "the rows: column k is Int32, in the dataset it is Int64");
+        let member = |name: &str| DataType::Struct(vec![Field::new(name, DataType::Int64, true)].into());
+        let fault = agree_one(&of(member("a")), Some(&of(member("b")))).unwrap_err();
+        assert!(fault.message.contains("in the dataset it is"), "{fault}");
+    }
+
+    /// Rows of a list of structs, whose items and members are NOT NULL, or not, and have a field id.
+    fn items(is_nullable: bool, id: &str, values: Vec<Option<i64>>) -> RecordBatch {
+        let note = [("PARQUET:field_id".to_owned(), id.to_owned())];
+        let member = Field::new("x", DataType::Int64, is_nullable).with_metadata(note.clone().into());
+        let lengths = OffsetBuffer::from_lengths([values.len()]);
+        let values: ArrayRef = Arc::new(Int64Array::from(values));
+        let structs: ArrayRef = Arc::new(StructArray::new(vec![member].into(), vec![values], None));
+        let item = Field::new("element", structs.data_type().clone(), is_nullable);
+        let list: ArrayRef = Arc::new(ListArray::new(Arc::new(item), lengths, structs, None));
+        let column = Field::new("l", list.data_type().clone(), true).with_metadata(note.into());
+        RecordBatch::try_new(Arc::new(Schema::new(vec![column])), vec![list]).unwrap()
+    }
+
+    /// A regression: columns that were equal but for notes and NOT NULL of their members were of different types.
+    #[test]
+    fn notes_and_not_null_of_members_make_no_other_type() {
+        let (strict, loose) = (items(false, "3", vec![Some(1)]), items(true, "4", vec![Some(2), None]));
+        let stored_loose = agree_one(&loose.schema(), None).unwrap();
+        assert_eq!(agree_one(&strict.schema(), Some(&stored_loose)).unwrap(), stored_loose);
+        let conformed = Conform::new(&strict.schema(), &stored_loose).unwrap().batch(&strict).unwrap();
+        assert_eq!((conformed.schema(), conformed.num_rows()), (Arc::clone(&stored_loose), 1));
+        // Of two files, both have rows in what is stored.
+        let stored_strict = agree_one(&strict.schema(), None).unwrap();
+        assert_ne!(stored_strict, stored_loose);
+        let both = with_nullability(&with_loose_members(&stored_strict, &[&stored_loose]), |_| true);
+        assert_eq!(both, stored_loose);
+        // What fits goes into a dataset without NULLs, and no NULL does.
+        let some = items(true, "4", vec![Some(5), Some(6)]);
+        let conform = Conform::new(&loose.schema(), &agree_one(&loose.schema(), Some(&stored_strict)).unwrap()).unwrap();
+        assert_eq!(conform.batch(&some).unwrap().schema(), stored_strict);
+        assert!(conform.batch(&loose).unwrap_err().message.contains("column l"));
     }
 }

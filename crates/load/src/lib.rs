@@ -3,11 +3,14 @@
 
 mod agree;
 mod altering;
+#[cfg(test)]
+mod attended_tests;
 mod file_rows;
 #[cfg(test)]
 mod homes_tests;
 mod loader;
 mod marking;
+mod members;
 mod merging;
 mod partition;
 mod pipeline;

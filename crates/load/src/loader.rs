@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use pithead_door::Batches;
 use pithead_files::open_all;
-use pithead_fleet::{Committed, Fleet, NotCommitted, claim_at, discard, discard_at, relay};
-use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, Manifest, total};
+use pithead_fleet::{Committed, Fleet, NotCommitted, attended, discard, discard_at, relay};
+use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, Manifest, SliceKey, total};
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
 
@@ -25,8 +26,6 @@ use crate::sample::{self, peek};
 use crate::spec::{LoadProgress, LoadReport, LoadSpec, PartitionBy};
 use crate::target::{Ground, Target};
 
-/// How often a load claims what it has written; a drive keeps what nothing names for longer, and every wait has this limit.
-const ATTEND_STEP: Duration = Duration::from_secs(60);
 /// Longest that a failed load waits for its slices to be deleted.
 const DELETE_WAIT: Duration = Duration::from_secs(30);
 /// Times that a load's slices follow a partition that is moved meanwhile.
@@ -170,7 +169,7 @@ impl Loader {
         let leftovers = Leftovers::new(self.fleet(), &target).await;
         let drives = self.fleet().connected();
         let loading = pipeline::run(&drives, self.inner.threads, &target, feed, Arc::clone(&meter));
-        let runs = match self.attended(&target, loading).await {
+        let runs = match attended(self.fleet(), || target.runs_at(&target.copies()), loading).await {
             Ok(runs) => runs,
             Err(fault) => {
                 leftovers.delete().await;
@@ -225,26 +224,6 @@ impl Loader {
         .await;
     }
 
-    /// A load on its way. What it has written somewhere is claimed anew now and then, or a drive might take it for left behind.
-    async fn attended<T>(&self, target: &Target, loading: impl Future<Output = T>) -> T {
-        let mut loading = std::pin::pin!(loading);
-        loop {
-            if let Ok(done) = tokio::time::timeout(ATTEND_STEP, &mut loading).await {
-                return done;
-            }
-            let drives = self.fleet().connected();
-            for (number, copies) in (0..).zip(target.copies()) {
-                for drive in copies.iter().filter_map(|id| drives.find(*id)) {
-                    // Version 0: no manifest names them yet, and what is not written yet is not there.
-                    let claimed = tokio::time::timeout(ATTEND_STEP, claim_at(drive, vec![target.run_key(number)], 0)).await;
-                    if let Ok(Err(fault)) = claimed {
-                        tracing::debug!("a run was not claimed: {}", fault.message);
-                    }
-                }
-            }
-        }
-    }
-
     /// Commits the load. Where a partition that is appended to was moved meanwhile, its run follows first. Adds the drives
     /// that runs were copied to to `placed`.
     async fn make_visible(
@@ -259,7 +238,12 @@ impl Loader {
             match self.fleet().commit_dataset(&target.name, &change).await {
                 Err(NotCommitted { fault, certain: true }) if fault.blame == Blame::Conflict && moves < MOVES_MAX => {
                     moves += 1;
-                    if !target.is_append() || !self.follow(target, runs, placed, &mut left).await? {
+                    if !target.is_append() {
+                        return Err(fault.into());
+                    }
+                    let begun = Mutex::new(target.runs_at(placed));
+                    let following = self.follow(target, runs, placed, &mut left, &begun);
+                    if !attended(self.fleet(), || begun.lock().clone(), following).await? {
                         return Err(fault.into());
                     }
                 }
@@ -276,13 +260,14 @@ impl Loader {
     }
 
     /// Copies the runs to where their partitions are now. Whether any was elsewhere; `left` are the partitions on drives
-    /// that they are not on any more.
+    /// that they are not on any more, and `begun` all runs that are there or being copied.
     async fn follow(
         &self,
         target: &Target,
         runs: &[Loaded],
         placed: &mut [Vec<DriveId>],
         left: &mut Vec<(u32, DriveId)>,
+        begun: &Mutex<Vec<(DriveId, SliceKey)>>,
     ) -> Result<bool, Fault> {
         left.clear();
         let drives = self.fleet().refreshed().await;
@@ -295,7 +280,9 @@ impl Loader {
             for id in lacking.copied().collect::<Vec<_>>() {
                 let Some(from) = placed.iter().find_map(|id| drives.find(*id)) else { return Ok(false) };
                 if run.run.rows > 0 {
-                    relay(&target.run_key(number), from, drives.get(id)?).await?;
+                    let key = target.run_key(number);
+                    begun.lock().push((id, key.clone()));
+                    relay(&key, from, drives.get(id)?).await?;
                 }
                 placed.push(id);
                 followed = true;

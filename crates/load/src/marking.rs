@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use futures::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use pithead_door::{Batches, LoadRequest, MarkRun, Marked};
-use pithead_fleet::{Committed, ConnectedDrive, DatasetChange, Drives, Edit, NotCommitted, discard_at};
+use pithead_fleet::{Committed, ConnectedDrive, DatasetChange, Drives, Edit, NotCommitted, attended, discard_at};
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, LoadId, Manifest, SliceKey, total};
 
 use crate::loader::{Loader, Written};
@@ -64,7 +65,7 @@ impl Loader {
     async fn mark_rows(&self, spec: MarkSpec) -> Result<Option<u64>, Fault> {
         let _writing = self.fleet().writing().await;
         let drives = self.fleet().connected();
-        let Some((change, gone)) = self.made(&drives, &spec).await? else { return Ok(None) };
+        let Some((change, gone)) = self.made(&drives, &spec, vec![]).await? else { return Ok(None) };
         if !change.made.is_empty() {
             self.commit_made(&drives, &change, &change).await.map_err(|not| not.fault)?;
         }
@@ -82,7 +83,7 @@ impl Loader {
         let expected = expected.unwrap_or(rows);
         let outcome = match expected {
             0 => Ok(Some((spec.change(vec![]), 0))),
-            _ => self.made(&drives, &spec).await,
+            _ => self.made(&drives, &spec, written.target.runs_at(&written.leftovers.placed)).await,
         };
         let (removed, gone) = match outcome {
             Ok(Some((removed, gone))) if gone == expected && rows > 0 => (removed, gone),
@@ -122,8 +123,13 @@ impl Loader {
         }
     }
 
-    /// What the drives make of the runs that lose rows, and how many rows these are.
-    async fn made<'a>(&self, drives: &Drives, spec: &'a MarkSpec) -> Result<Option<(Replacement<'a>, u64)>, Fault> {
+    /// What the drives make of the runs that lose rows, and how many rows these are. `written`: runs that the same change is to name.
+    async fn made<'a>(
+        &self,
+        drives: &Drives,
+        spec: &'a MarkSpec,
+        written: Vec<(DriveId, SliceKey)>,
+    ) -> Result<Option<(Replacement<'a>, u64)>, Fault> {
         if !can_mark(drives, &spec.dataset) {
             return Ok(None);
         }
@@ -134,12 +140,13 @@ impl Loader {
                 work.entry(*first).or_default().extend(runs);
             }
         }
+        let begun = Mutex::new(written);
         // Side by side, and at each drive one after the other: a run takes all of its threads.
         let mut asked = Vec::with_capacity(work.len());
         for runs in work.into_values() {
-            asked.push(mark_runs(drives, spec, runs));
+            asked.push(mark_runs(drives, spec, runs, &begun));
         }
-        let outcomes = join_all(asked).await;
+        let outcomes = attended(self.fleet(), || begun.lock().clone(), join_all(asked)).await;
         let gone = total(outcomes.iter().map(|outcome| outcome.gone));
         let (mut made, mut fault) = (Vec::new(), None);
         for outcome in outcomes {
@@ -243,11 +250,14 @@ impl Edit for Exchange<'_> {
     }
 }
 
+/// Runs that are written or being so, and where.
+type Begun = Mutex<Vec<(DriveId, SliceKey)>>;
+
 /// Marks runs of one drive, until it fails.
-async fn mark_runs(drives: &Drives, spec: &MarkSpec, runs: Vec<(u32, LoadId)>) -> Outcome {
+async fn mark_runs(drives: &Drives, spec: &MarkSpec, runs: Vec<(u32, LoadId)>, begun: &Begun) -> Outcome {
     let mut outcome = Outcome::default();
     for (partition, run) in runs {
-        match mark_run(drives, spec, partition, run).await {
+        match mark_run(drives, spec, partition, run, begun).await {
             Ok((gone, made)) => {
                 outcome.gone = outcome.gone.saturating_add(gone);
                 outcome.made.extend(made);
@@ -264,6 +274,7 @@ async fn mark_run(
     spec: &MarkSpec,
     partition: u32,
     run: LoadId,
+    begun: &Begun,
 ) -> Result<(u64, Option<ReplacementRun>), Fault> {
     let MarkSpec { name, dataset, plan, time_zone, .. } = spec;
     let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
@@ -272,6 +283,8 @@ async fn mark_run(
     let request = MarkRun { into, load: run, plan: plan.clone(), time_zone: time_zone.clone() };
     let rows = part.runs.iter().find(|known| known.load == run).map_or(0, |known| known.rows);
     let placed = part.copies.clone();
+    let key = SliceKey { name: name.clone(), dataset: dataset.id, load, partition, number: None };
+    begun.lock().extend(placed.iter().map(|drive| (*drive, key.clone())));
     match mark_copies(drives, request, dataset, rows, &copies_of(part, drives)?).await {
         Ok(Marked { gone, left: None, .. }) => Ok((gone, None)),
         Ok(Marked { gone, nulls_gone, left: Some(left), .. }) => {

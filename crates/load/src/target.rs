@@ -171,6 +171,12 @@ impl Target {
         self.dataset.partitions.iter().map(|partition| partition.copies.clone()).collect()
     }
 
+    /// The runs that it puts into all partitions, which are on these drives each.
+    pub(crate) fn runs_at(&self, placed: &[Vec<DriveId>]) -> Vec<(DriveId, SliceKey)> {
+        let runs = (0..).zip(placed).map(|(number, drives)| (self.run_key(number), drives));
+        runs.flat_map(|(run, drives)| drives.iter().map(move |drive| (*drive, run.clone()))).collect()
+    }
+
     /// The change that makes the load visible. `runs` has one a partition, `placed` the drives that it is on.
     pub(crate) fn change(&self, runs: &[Loaded], placed: Vec<Vec<DriveId>>) -> Change {
         let runs = runs.iter().map(|loaded| Some(loaded.clone()).filter(|loaded| loaded.run.rows > 0));

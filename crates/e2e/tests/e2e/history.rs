@@ -269,6 +269,36 @@ fn versions_are_read_wherever_rows_have_gone() {
     });
 }
 
+/// A regression: a drive that had left the domain took its newest version for the one that was there ever since.
+#[test]
+fn a_drive_that_left_does_not_say_what_was_there_later() {
+    block_on(async {
+        let folder = TempDir::new().unwrap();
+        let processes = DriveProcess::start_many(folder.path(), 2, &KEEPS);
+        let engine = attach(&processes).await;
+        let (session, fleet) = (engine.host.session(), engine.host.fleet());
+        run(&session, "CREATE TABLE t AS SELECT 1 AS k").await;
+        let snapshot = fleet.snapshot().await.unwrap();
+        let home = snapshot.domains().next().unwrap().1.unwrap().home().unwrap();
+        let leaving = fleet.drives().iter().map(|drive| drive.id()).find(|id| *id != home).unwrap();
+        fleet.drain(leaving, Arc::new(|_| ())).await.unwrap();
+        fleet.remove(leaving).await.unwrap();
+        run(&session, "INSERT INTO t VALUES (2)").await;
+        let then = fleet.snapshot().await.unwrap().domains().next().unwrap().1.unwrap().time_ms;
+        run(&session, "INSERT INTO t VALUES (3)").await;
+
+        let name = "main.t".parse().unwrap();
+        let snapshot = fleet.snapshot().await.unwrap();
+        let found = fleet.as_of(&snapshot, &name, AsOf::Time(then)).await.unwrap();
+        assert_eq!(found.dataset().rows(), 2);
+        fleet.forget_history("main").await.unwrap();
+        let fault = fleet.as_of(&snapshot, &name, AsOf::Time(then)).await.unwrap_err();
+        assert!(fault.message.contains("is not known"), "{fault}");
+        engine.shutdown().await;
+        drop(processes);
+    });
+}
+
 #[test]
 fn a_lost_home_takes_no_version_away_that_others_have() {
     block_on(async {

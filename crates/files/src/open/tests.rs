@@ -13,6 +13,25 @@ use crate::remote::fake::{Failure, Fake};
 
 const ROWS: i64 = 30_000;
 
+/// A regression: of files of text, a batch had as many rows as were asked for, however long they were.
+#[test]
+fn long_rows_come_in_small_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "x".repeat(1 << 20);
+    let files = [
+        ("rows.csv", format!("a,t\n{}", format!("1,{text}\n").repeat(40))),
+        ("rows.json", format!("{{\"a\": 1, \"t\": \"{text}\"}}\n").repeat(40)),
+    ];
+    for (name, bytes) in files {
+        let path = folder.path().join(name).display().to_string();
+        std::fs::write(&path, bytes).unwrap();
+        let opened = open_all(&[path], None, &CsvOptions::default()).unwrap();
+        let chunks = opened[0].read(0, 65_536, None).unwrap();
+        let rows: Vec<usize> = chunks.map(|chunk| chunk.unwrap().batch.num_rows()).collect();
+        assert!(rows.len() > 1 && rows.iter().sum::<usize>() == 40, "{name}: {rows:?}");
+    }
+}
+
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("t", DataType::Utf8, true)]))
 }

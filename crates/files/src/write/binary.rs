@@ -9,6 +9,7 @@ use arrow::ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as Codec, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use pithead_model::SLICE_BYTES_MAX;
 
 use super::{Compression, RowWriter, WriteError};
 
@@ -50,6 +51,9 @@ impl<W: Write> RowWriter for ArrowFileRows<W> {
     }
 }
 
+/// Bytes of a row group, which is in memory until it ends. One of so many that is attached in place is one slice.
+const GROUP_BYTES_MAX: usize = SLICE_BYTES_MAX / 4 * 3;
+
 /// Parquet.
 pub(super) struct ParquetRows<W: Write + Send>(ArrowWriter<W>);
 
@@ -62,7 +66,8 @@ impl<W: Write + Send> ParquetRows<W> {
             Some(Compression::Snappy) => Codec::SNAPPY,
             Some(Compression::Lz4) => Codec::LZ4_RAW,
         };
-        let properties = WriterProperties::builder().set_compression(codec).build();
+        let properties = WriterProperties::builder().set_compression(codec);
+        let properties = properties.set_max_row_group_bytes(Some(GROUP_BYTES_MAX)).build();
         Ok(Self(ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?))
     }
 }
@@ -82,6 +87,7 @@ impl<W: Write + Send> RowWriter for ParquetRows<W> {
 mod tests {
     use arrow::array::{Array, Int32Array, StringViewArray};
     use arrow::ipc::reader::FileReader;
+    use bytes::Bytes;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
@@ -111,5 +117,21 @@ mod tests {
             };
             assert_eq!(read, std::slice::from_ref(&batch), "{options:?}");
         }
+    }
+
+    /// A regression: up to 1,048,576 rows were one row group, and in memory, however wide they were.
+    #[test]
+    fn wide_rows_are_written_in_several_row_groups() {
+        let texts: Vec<String> = (0..8).map(|row| format!("{row}").repeat(1 << 20)).collect();
+        let batch = RecordBatch::try_from_iter([("s", Arc::new(StringViewArray::from(texts)) as Arc<dyn Array>)]).unwrap();
+        let mut out = Vec::new();
+        let mut writer = Box::new(ParquetRows::new(Some(Compression::None), &batch.schema(), &mut out).unwrap());
+        (0..10).for_each(|_| writer.write(&batch).unwrap());
+        writer.finish().unwrap();
+        let file = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(out)).unwrap();
+        let groups: Vec<i64> = file.metadata().row_groups().iter().map(|group| group.compressed_size()).collect();
+        assert!(groups.len() > 1 && groups.iter().all(|bytes| *bytes <= SLICE_BYTES_MAX as i64), "{groups:?}");
+        let read: usize = file.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!(read, 80);
     }
 }

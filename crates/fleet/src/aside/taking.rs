@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use pithead_door::{Discard, Loads};
 use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Loaded, Manifest, Run, SliceKey, boxed};
 
 use super::{Lacking, lacking, may_have};
 use crate::Fleet;
+use crate::attended::attended;
 use crate::change::already_there;
 use crate::commit::{Committed, Edit, NotCommitted};
 use crate::discard::discard_at;
@@ -68,9 +70,10 @@ impl Fleet {
         if wanted.is_empty() {
             return Err(Fault::invalid(format!("{} has all rows of it already", spec.into)).hint(drop_hint(&drive, &aside)));
         }
-        let mut work = Work { spec, from: dataset.id, target, drives: &drives, tell, taken: TakeUpOutcome::default() };
+        let (begun, taken) = (Mutex::default(), TakeUpOutcome::default());
+        let mut work = Work { spec, from: dataset.id, target, drives: &drives, tell, taken, begun: &begun };
         work.taken.created = work.target.is_new;
-        let given = work.copy_all(&drive, &wanted).await?;
+        let given = attended(self, || begun.lock().clone(), work.copy_all(&drive, &wanted)).await?;
         let target = work.target;
         let edit = Naming { name: &spec.into, target: &target, given: &given };
         match self.commit(&edit).await {
@@ -191,6 +194,8 @@ struct Work<'a> {
     drives: &'a Drives,
     tell: TellMove,
     taken: TakeUpOutcome,
+    /// Runs that were copied or are being so, and where to.
+    begun: &'a Mutex<Vec<(DriveId, SliceKey)>>,
 }
 
 impl Work<'_> {
@@ -253,6 +258,7 @@ impl Work<'_> {
         for id in self.target.copies(partition).to_vec() {
             let to = self.drives.get(id)?;
             if key != to_key || to.id() != from.id() {
+                self.begun.lock().push((id, to_key.clone()));
                 self.taken.bytes += relay_as(key, to_key, from, to).await?;
             }
         }

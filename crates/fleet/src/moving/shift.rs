@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use parking_lot::Mutex;
 use pithead_door::{Discard, Loads};
 use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, Partition, SliceKey};
 
@@ -9,6 +10,7 @@ use super::balance::target;
 use super::group::{Group, Member};
 use super::{Shifted, Teller};
 use crate::Fleet;
+use crate::attended::attended;
 use crate::commit::{Committed, Edit, NotCommitted, claim_at};
 use crate::discard::discard_at;
 use crate::drives::{ConnectedDrive, Drives};
@@ -54,12 +56,13 @@ pub(super) async fn shift(
 ) -> Result<Shifted, Fault> {
     let Some(domain) = group.members.first().map(|member| member.name.domain.clone()) else { return Ok(Shifted::default()) };
     let _writing = fleet.writing().await;
-    let mut there: BTreeMap<SliceKey, u64> = BTreeMap::new();
+    let mut there: Mutex<BTreeMap<SliceKey, u64>> = Mutex::default();
     let mut round = 0;
     let outcome = loop {
         round += 1;
-        let copied = copy_missing(fleet, &domain, group, to, &mut there, teller).await;
-        let runs = there.keys().cloned().collect();
+        let held = || there.lock().keys().map(|run| (to, run.clone())).collect();
+        let copied = attended(fleet, held, copy_missing(fleet, &domain, group, to, &there, teller)).await;
+        let runs = there.lock().keys().cloned().collect();
         let swap = Swap { domain: &domain, members: &group.members, from, to: Some(to), there: runs };
         let committed = match copied {
             Ok(()) => fleet.commit(&swap).await,
@@ -70,12 +73,12 @@ pub(super) async fn shift(
                 if is_overtaken(fleet, &domain, group, from, to).await? {
                     break Ok(None);
                 }
-                forget_missing(fleet, to, &mut there).await?;
+                forget_missing(fleet, to, there.get_mut()).await?;
             }
             outcome => break outcome.map(Some),
         }
     };
-    let drives = fleet.connected();
+    let (drives, there) = (fleet.connected(), there.into_inner());
     match outcome {
         Ok(Some(Committed { manifest, .. })) => {
             // A lost drive deletes nothing.
@@ -152,7 +155,7 @@ async fn copy_missing(
     domain: &str,
     group: &Group,
     to: DriveId,
-    there: &mut BTreeMap<SliceKey, u64>,
+    there: &Mutex<BTreeMap<SliceKey, u64>>,
     teller: &mut Teller,
 ) -> Result<(), Fault> {
     let drives = fleet.refreshed().await;
@@ -162,13 +165,13 @@ async fn copy_missing(
         let Some(partition) = member.find(&manifest) else { continue };
         for run in &partition.runs {
             let key = member.run(run.load);
-            if there.contains_key(&key) {
+            if there.lock().contains_key(&key) {
                 continue;
             }
             teller.begin(format!("partition {} of {} to {}", member.partition, member.name, to.label()));
             let bytes = relay_from_any(&key, &partition.copies, to, &drives).await?;
             teller.add(bytes);
-            there.insert(key, bytes);
+            there.lock().insert(key, bytes);
         }
     }
     Ok(())

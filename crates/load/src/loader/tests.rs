@@ -3,9 +3,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::parquet::arrow::ArrowWriter;
+use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
 use ::parquet::file::properties::WriterProperties;
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, StructArray};
+use arrow::datatypes::{DataType, Field, Int64Type};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use futures::{StreamExt, stream};
 use pithead_door::Door;
@@ -166,6 +167,29 @@ async fn files_are_matched_by_name_and_must_agree() {
     spec.mode = LoadMode::Replace;
     assert_eq!(place.fault(spec).await.message, "c.parquet: no column k, which a1.parquet has; near: s");
     assert_eq!(place.rows(), 200, "failed loads leave nothing");
+}
+
+/// A regression: a file in which members of a struct have other field ids, as another writer gives them, was of other types.
+#[tokio::test]
+async fn field_ids_of_members_make_no_other_type() {
+    let place = Cluster::new().await;
+    for (file, id) in [("a.parquet", "3"), ("b.parquet", "7")] {
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+        let note = [("PARQUET:field_id".to_owned(), id.to_owned())];
+        let member = Field::new("x", DataType::Int64, true).with_metadata(note.into());
+        let structs: ArrayRef = Arc::new(StructArray::new(vec![member].into(), vec![Arc::clone(&keys)], None));
+        let rows = RecordBatch::try_from_iter([("k", keys), ("s", structs)]).unwrap();
+        let options = ArrowWriterOptions::new().with_skip_arrow_metadata(true);
+        let out = File::create(place.file(file)).unwrap();
+        let mut writer = ArrowWriter::try_new_with_options(out, rows.schema(), options).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+    }
+    place.load(place.spec(&["a.parquet"])).await.unwrap();
+    let append = LoadSpec { mode: LoadMode::Append, ..place.spec(&["b.parquet"]) };
+    assert_eq!(place.load(append).await.unwrap().rows, 10);
+    let both = LoadSpec { mode: LoadMode::Replace, ..place.spec(&["b.parquet", "a.parquet"]) };
+    assert_eq!((place.load(both).await.unwrap().rows, place.rows()), (20, 20));
 }
 
 #[tokio::test]
