@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ._errors import UserError
@@ -47,6 +48,16 @@ def texts(argument: str, values: Any, hint: str | None = None) -> list[str]:
     if isinstance(values, (bytes, bytearray)) or not hasattr(values, "__iter__"):
         raise UserError(f"{argument}: expected a str or a list of them, got {_shown(values)}", hint)
     return [text(argument, value, hint) for value in values]
+
+
+def metadata(given: Mapping[str, str] | None) -> dict[str, str]:
+    """What a dataset is to carry: texts by their names."""
+    for name, value in (given or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UserError(
+                f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)"
+            )
+    return dict(given or {})
 
 
 def path(argument: str, value: Any) -> str:

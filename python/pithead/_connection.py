@@ -308,7 +308,7 @@ class Connection:
                 "name": name,
                 "sources": files,
                 "mode": _arguments.text("mode", mode, 'write "create", "append" or "replace"'),
-                "metadata": _texts(metadata),
+                "metadata": _arguments.metadata(metadata),
                 "partition_by": _partitioning(partition_by),
                 "sort_by": _order(sort_by),
                 "slice_rows": _count("slice_rows", slice_rows),
@@ -560,15 +560,6 @@ def _memory(memory: int | str | None) -> str | None:
     if memory is None or isinstance(memory, str):
         return memory
     return str(_arguments.number("memory", memory, least=0, hint='write bytes, such as 4 << 30, or a size, such as "4GiB"'))
-
-
-def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    for name, value in (metadata or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise UserError(
-                f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)"
-            )
-    return dict(metadata or {})
 
 
 def _partitioning(asked: str | Sequence[str] | None) -> tuple[str, list[str]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
@@ -337,10 +338,14 @@ class _Views:
         return self._stream.views(self._names)
 
 
+# The type in a column's type, and no field of a struct that has this name.
+_INTERVAL = re.compile(r"\bmonth_day_nano_interval\b(?!:)")
+
+
 def check_for_polars(schema: Schema) -> None:
     """Refuses columns whose types polars does not have: it would panic."""
     for column in schema:
-        if "interval" in column.type:
+        if _INTERVAL.search(column.type):
             raise UnsupportedError(
                 f"polars has no intervals of months and days, as in column {column.name!r}",
                 "date_part('epoch', interval) gives seconds; df() and arrow() keep intervals",

@@ -343,6 +343,17 @@ def test_polars_is_not_given_intervals(conn: pithead.Connection, query: str) -> 
             taken()
 
 
+@pytest.mark.parametrize("name", ["interval", "sampling_interval", "month_day_nano_interval"])
+def test_polars_is_given_what_is_only_called_an_interval(conn: pithead.Connection, name: str) -> None:
+    """The type of a struct has the names of its fields in it."""
+    result = conn.sql(f"SELECT named_struct('{name}', 5) AS s, [named_struct('{name}', 6)] AS l")
+    for frame in (result.pl(), result.pl(lazy=True).collect()):
+        assert frame.rows() == [({name: 5}, [{name: 6}])]
+    inner = conn.sql(f"SELECT named_struct('{name}', INTERVAL '1 day') AS d")
+    with pytest.raises(pithead.UnsupportedError, match="column 'd'"):
+        inner.pl()
+
+
 def test_results_without_a_name_are_called_as_duckdb_calls_them(conn: pithead.Connection) -> None:
     table = pa.table({"k": [1, 2, 3], "s": ["a", "b", None]})
     conn.load("t", table)

@@ -39,6 +39,15 @@ _LOAD_EXAMPLES = """examples:
   {prog} load lab.pbmc filtered_feature_bc_matrix.h5 --kind counts
 """
 
+# The reader of each format, and the options that it takes.
+_READERS: dict[str, tuple[Callable[..., io.Source], set[str]]] = {
+    "h5ad": (io.read_h5ad, set()),
+    "10x-mtx": (io.read_10x_mtx, {"var_names", "gex_only", "spill_dir"}),
+    "10x-h5": (io.read_10x_h5, {"var_names", "gex_only", "genome"}),
+    "scea": (io.read_scea, {"spill_dir"}),
+}
+_FLAGS = {"var_names": "--var-names", "genome": "--genome", "gex_only": "--all-features"}
+
 
 def _parser() -> argparse.ArgumentParser:
     plain = argparse.RawDescriptionHelpFormatter
@@ -71,9 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "source", help="an .h5ad, a folder or .h5 of 10x Genomics, a folder or .zip of the Single Cell Expression Atlas"
     )
     load.add_argument("--replace", action="store_true", help="put it in the place of the dataset that is there")
-    load.add_argument(
-        "--format", choices=["h5ad", "10x-mtx", "10x-h5", "scea"], help="what the source is (default: by its name)"
-    )
+    load.add_argument("--format", choices=list(_READERS), help="what the source is (default: by its name)")
     load.add_argument(
         "--var-names", choices=["gene_ids", "gene_symbols"], help="what identifies genes of 10x Genomics (default: gene_ids)"
     )
@@ -196,29 +203,29 @@ def _load(args: argparse.Namespace) -> None:
 
 
 def _source(args: argparse.Namespace) -> io.Source:
-    tenx: dict[str, Any] = {"gex_only": not args.all_features, "var_names": args.var_names or "gene_ids"}
-    spill: dict[str, Any] = {"spill_dir": args.spill_dir}
-    is_folder = os.path.isdir(args.source)
-    scea = args.source.endswith(".zip") or (is_folder and any(".mtx_rows" in name for name in os.listdir(args.source)))
-    guess = (
-        "scea"
-        if scea
-        else "10x-mtx"
-        if is_folder
-        else "h5ad"
-        if args.source.endswith(".h5ad")
-        else "10x-h5"
-        if args.source.endswith(".h5")
-        else None
-    )
-    readers: dict[str, Callable[[], io.Source]] = {
-        "h5ad": lambda: io.read_h5ad(args.source),
-        "10x-mtx": lambda: io.read_10x_mtx(args.source, **tenx, **spill),
-        "10x-h5": lambda: io.read_10x_h5(args.source, genome=args.genome, **tenx),
-        "scea": lambda: io.read_scea(args.source, **spill),
-    }
-    known = args.format or guess
-    return readers[known]() if known else io.open_source(args.source)
+    kind = args.format or _format_of(args.source)
+    if kind is None:
+        # It says what there is to read.
+        return io.open_source(args.source)
+    reader, takes = _READERS[kind]
+    given = {"var_names": args.var_names, "genome": args.genome, "gex_only": False if args.all_features else None}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if name not in takes:
+            other = " or ".join(each for each, (_, options) in _READERS.items() if name in options)
+            raise UserError(
+                f"{_FLAGS[name]} means nothing for {args.source}, which is read as {kind}",
+                hint=f"it goes with --format {other}",
+            )
+    return reader(args.source, **given, **({"spill_dir": args.spill_dir} if "spill_dir" in takes else {}))
+
+
+def _format_of(source: str) -> str | None:
+    """What a source is by its name, or a folder by the files in it; None where that does not tell."""
+    if os.path.isdir(source):
+        return "scea" if any(".mtx_rows" in name for name in os.listdir(source)) else "10x-mtx"
+    endings = {".h5ad": "h5ad", ".h5": "10x-h5", ".hdf5": "10x-h5", ".zip": "scea"}
+    return endings.get(os.path.splitext(source)[1].lower())
 
 
 def _ls(args: argparse.Namespace) -> None:
@@ -262,9 +269,15 @@ def _de(args: argparse.Namespace) -> None:
         for each in selections if args.normalize else []:
             pp.normalize_total(each, target_sum=args.target_sum, layer=args.layer)
             pp.log1p(each, layer=args.layer)
+        data = selections[0] if len(selections) == 1 else Domain(selections)
+        groupby = args.groupby if "," not in args.groupby else args.groupby.split(",")
+        use_raw = False if args.no_raw or args.layer or args.normalize else None
+        if args.explain:
+            print(tl.explained(data, groupby, use_raw=use_raw, layer=args.layer))
+            return
         result = tl.rank_genes_groups(
-            selections[0] if len(selections) == 1 else Domain(selections),
-            args.groupby if "," not in args.groupby else args.groupby.split(","),
+            data,
+            groupby,
             groups=args.group or "all",
             reference=args.reference,
             method=args.method,
@@ -272,13 +285,10 @@ def _de(args: argparse.Namespace) -> None:
             corr_method=args.correction,
             fold_change=args.fold_change,
             layer=args.layer,
-            use_raw=False if args.no_raw or args.layer or args.normalize else None,
+            use_raw=use_raw,
             n_genes=args.n_genes,
             pts=args.pts,
         )
-        if args.explain:
-            print(result.explain())
-            return
     table = get.rank_genes_groups_df(
         result, args.group or None, pval_cutoff=args.pval_cutoff, gene_symbols=args.gene_symbols
     )

@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pithead import Cancelled, Error
+from pithead import Cancelled, Error, UserError
 
 if TYPE_CHECKING:
     from ._dataset import Selection
 
-__all__ = ["asking"]
+__all__ = ["asking", "check_connection"]
+
+
+def check_connection(selections: Sequence[Selection]) -> None:
+    """Raises UserError where datasets are of several connections: a question goes to the drives of one."""
+    if len({id(each.conn) for each in selections}) > 1:
+        raise UserError(
+            "the datasets are of different connections",
+            hint="open all of them over one connection to all drives that hold them, or load them into one",
+        )
 
 
 @contextmanager

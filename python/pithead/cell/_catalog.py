@@ -10,6 +10,7 @@ import pandas as pd
 from pithead import UserError
 
 from . import _names
+from ._asked import check_connection
 from ._dataset import Dataset, Selection
 
 __all__ = ["Domain", "drop", "ls", "open"]
@@ -95,7 +96,7 @@ class Domain:
     Parameters
     ----------
     conn
-        A connection, with `name`; or a list of datasets or views.
+        A connection, with `name`; or a list of datasets or views, all of one connection.
     name
         The domain whose datasets are meant, all of them.
 
@@ -113,6 +114,7 @@ class Domain:
             self.name = name
         if not self.datasets:
             raise UserError(f"the domain {self.name!r} has no dataset of cells", hint="pithead.cell.ls(conn) lists datasets")
+        check_connection(self.datasets)
 
     @property
     def n_obs(self) -> int:

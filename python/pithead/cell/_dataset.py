@@ -329,7 +329,7 @@ class Dataset(Selection):
         _, self._frames["var"] = self._changed(part, changed)
 
     def set_obsm(self, key: str, values: np.ndarray) -> None:
-        """Keeps an array with a row a cell (at most 64 columns) with the dataset, as scanpy's `obsm[key]`."""
+        """Keeps an array with a row a cell (at most 4,096 columns) with the dataset, as scanpy's `obsm[key]`."""
         from .io._load import obsm_table
 
         table = obsm_table(key, values, self.n_obs, self.name)
@@ -347,27 +347,34 @@ class Dataset(Selection):
         known = self._obs_note()["transforms"].get(matrix.key)
         return Transform() if known is None else Transform(**known)
 
-    def set_transform(self, matrix: Matrix, transform: Transform) -> None:
-        """Keeps what is done to the values of `matrix` on the fly with the dataset; no slice is touched."""
-        part = self._note["parts"]["obs"]
-        kept = asdict(replace(transform, totals=None))
-        del kept["totals"]
+    def set_transform(self, matrix: Matrix, change: Callable[[Transform], Transform]) -> Transform:
+        """Changes what is done to the values of `matrix` on the fly, and keeps it with the dataset; no slice is touched.
 
-        def changed() -> tuple[Any, dict[str, Any], None]:
+        `change` is given what is kept now, perhaps by another client since the dataset was opened, and gives what is to be kept.
+        It is called again where another client was first. Returns what is kept.
+        """
+        part = self._note["parts"]["obs"]
+
+        def changed() -> tuple[Any, dict[str, Any], Transform]:
             side = self._part_note(part)
+            transform = change(Transform(**side["transforms"].get(matrix.key, {})))
+            kept = asdict(replace(transform, totals=None))
+            del kept["totals"]
             side["transforms"][matrix.key] = kept
             if matrix.key == "X":
                 side["uns"].pop("log1p", None)
                 if transform.log1p:
                     side["uns"]["log1p"] = {"base": transform.base}
             # The note lies with the table. Its rows pass through as a stream, however many they are.
-            return self._conn.sql(f"SELECT * FROM {_native.quoted(part)}"), side, None
+            return self._conn.sql(f"SELECT * FROM {_native.quoted(part)}"), side, transform
 
-        self._side, _ = side, _ = self._changed(part, changed)
+        transform: Transform
+        self._side, transform = side, _ = self._changed(part, changed)
         if matrix.key == "X":
             self.uns.pop("log1p", None)
             if "log1p" in self._note["uns"] or transform.log1p:
                 self.uns["log1p"] = side["uns"].get("log1p", self._note["uns"].get("log1p"))
+        return transform
 
     def _check_standing(self, info: Any | None) -> None:
         """Raises unless X, of which the catalogue has `info`, is still the one that was opened.
@@ -509,14 +516,19 @@ class View(Selection):
     def transform(self, matrix: Matrix) -> Transform:
         return self._transforms.get(matrix.key) or self._root.transform(matrix)
 
-    def set_transform(self, matrix: Matrix, transform: Transform) -> None:
-        """Sets what is done to values on the fly for this view and views of it; the dataset keeps its own."""
+    def set_transform(self, matrix: Matrix, change: Callable[[Transform], Transform]) -> Transform:
+        """Changes what is done to values on the fly for this view and views of it; the dataset keeps its own.
+
+        `change` is given what is done to them now. Returns what is done from now on.
+        """
+        transform = change(self.transform(matrix))
         self._transforms[matrix.key] = transform
         if matrix.key == "X":
             if transform.log1p:
                 self.uns["log1p"] = {"base": transform.base}
             elif "log1p" not in self._root._note["uns"]:
                 self.uns.pop("log1p", None)
+        return transform
 
     def _title(self) -> str:
         return f"View of dataset {self.name}"

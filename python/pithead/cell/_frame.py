@@ -84,6 +84,9 @@ def _categorical(series: pd.Series, entry: dict[str, Any]) -> pa.Array:
 def _plain(series: pd.Series, where: str) -> pa.Array:
     if series.dtype == np.float16:
         series = series.astype(np.float32)
+    elif isinstance(series.dtype, np.dtype) and not series.dtype.isnative:
+        # Arrow knows this machine's order of bytes only.
+        series = series.astype(series.dtype.newbyteorder("="))
     try:
         values = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as fault:

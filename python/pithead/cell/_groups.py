@@ -12,6 +12,7 @@ import pandas as pd
 
 from pithead import UserError
 
+from ._asked import check_connection
 from ._dataset import Selection
 
 __all__ = ["GroupError", "Grouping", "chosen_groups", "grouping_of"]
@@ -41,6 +42,7 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
     columns = [by] if isinstance(by, str) else list(by)
     if not columns:
         raise UserError("groupby names no column", hint="name one, or several in a list")
+    check_connection(selections)
     _check_apart(selections)
     frames = [selection.obs_columns(columns) for selection in selections]
     codes, levels = [], []

@@ -14,7 +14,10 @@ from . import _native
 if TYPE_CHECKING:
     from ._dataset import Selection
 
-__all__ = ["Matrix", "Obsm", "Raw", "Transform"]
+__all__ = ["OBSM_COLUMNS_MAX", "Matrix", "Obsm", "Raw", "Transform"]
+
+OBSM_COLUMNS_MAX = 4096
+"""Columns that an array with a row a cell has at most. Each is a column of a table."""
 
 
 @dataclass(frozen=True)

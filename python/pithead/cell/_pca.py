@@ -14,7 +14,7 @@ from . import _native
 from ._asked import asking
 from ._dataset import Dataset, Selection
 from ._out import csc_of
-from ._parts import Matrix
+from ._parts import OBSM_COLUMNS_MAX, Matrix
 from ._view import mask_of
 from .get import moments
 
@@ -109,6 +109,12 @@ def pca(
         raise UserError(
             f"n_comps={n_comps} of {n_cells} cells and {n_genes} genes", hint=f"give a number from 1 to {smaller}"
         )
+    is_kept = not copy and isinstance(data, Dataset)
+    if is_kept and n_comps > OBSM_COLUMNS_MAX:
+        raise UserError(
+            f"n_comps={n_comps}: a dataset keeps {OBSM_COLUMNS_MAX} components at most",
+            hint="copy=True keeps none of them; then result.write(adata)",
+        )
     values, vectors = _eigen(data, matrix, n_comps, zero_center, svd_solver, random_state)
     singular = np.sqrt(np.maximum(values, 0))
     total = moments([data], [matrix], [None], 0)["m2"][0].sum()
@@ -131,8 +137,9 @@ def pca(
     result = PcaResult(
         scores.astype(np.float32), spread, variance, variance / whole if whole > 0 else np.zeros(n_comps), params
     )
-    if not copy and isinstance(data, Dataset):
-        data.set_obsm(key_added or "X_pca", result.X_pca) if n_comps <= 64 else None
+    if is_kept:
+        assert isinstance(data, Dataset)
+        data.set_obsm(key_added or "X_pca", result.X_pca)
         data.uns[key_added or "pca"] = {
             "params": params,
             "variance": result.variance,

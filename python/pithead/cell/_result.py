@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,22 @@ import pandas as pd
 
 from pithead import UserError
 
-__all__ = ["RankResult"]
+__all__ = ["Query", "RankResult", "explained"]
 
 _COLUMNS = {"scores": "float32", "pvals": "float64", "pvals_adj": "float64", "logfoldchanges": "float32"}
+
+
+Query = tuple[Any, str, str, bytes]
+"""The partial results of one dataset's genes: a connection, the matrix's table, SQL, and its parameter."""
+
+
+def explained(queries: Sequence[Query], analyze: bool = False) -> str:
+    """Where the parts of queries run, of several each one's under the table's name; with `analyze` they run."""
+    texts = []
+    for conn, table, query, cells in queries:
+        text = str(conn.sql(query, [cells]).explain(analyze=analyze))
+        texts.append(text if len(queries) == 1 else f"{table}:\n{text}")
+    return "\n".join(texts)
 
 
 @dataclass(eq=False)
@@ -53,7 +66,7 @@ class RankResult(Mapping[str, Any]):
     metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, list[str]] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
-    _queries: list[tuple[Any, str, str, bytes]] = field(default_factory=list, repr=False)
+    _queries: list[Query] = field(default_factory=list, repr=False)
     _columns: list[str] = field(default_factory=list, repr=False)
     _shape: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -152,11 +165,7 @@ class RankResult(Mapping[str, Any]):
                 "this result was read from a pickle, and the connection that it was made by is not in there",
                 hint="pithead.cell.tl.rank_genes_groups(ds, …) makes a result that can tell",
             )
-        texts = []
-        for conn, table, query, cells in self._queries:
-            text = str(conn.sql(query, [cells]).explain(analyze=analyze))
-            texts.append(text if len(self._queries) == 1 else f"{table}:\n{text}")
-        return "\n".join(texts)
+        return explained(self._queries, analyze)
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections stay in their process, and what `uns` gives is made anew.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -32,61 +32,78 @@ def normalize_total(
     `key_added` names a column of `obs` for the factors that cells are divided by.
     """
     matrix = data.matrix(layer=layer)
-    before = data.transform(matrix)
-    if before.log1p:
-        raise UserError(
-            f"{matrix.table} has been turned into logarithms already",
-            hint="pp.untransform(ds) takes that back; then normalize_total, log1p",
-        )
-    totals = _sums(data, matrix)
-    if target_sum is None:
-        # A second call means the sums after the first one, which are all its target.
-        target_sum = before.target_sum if before.target_sum is not None else float(np.median(totals)) if len(totals) else 0.0
-    elif not (isinstance(target_sum, (int, float, np.number)) and 0 < target_sum < np.inf):
+    if target_sum is not None and not (isinstance(target_sum, (int, float, np.number)) and 0 < target_sum < np.inf):
         raise UserError(f"target_sum={target_sum!r} is no sum that cells can have", hint="give a number above 0, such as 1e4")
-    if not target_sum > 0:
-        raise UserError(
-            "the median of the cells' sums is 0" if len(totals) else f"{data.name} selects no cell",
-            hint="more than half of the cells have no counts: select those that do, or say target_sum=1e4",
-        )
+    totals = _sums(data, matrix)
     if (totals < 0).any():
         raise UserError(
             f"{int((totals < 0).sum())} cells of {matrix.table} have negative sums",
             hint="normalise counts: take a layer or raw that holds them",
         )
+    own = None if data._genes is None else data._spread(totals, np.float64, 0)
+
+    def scaled(before: Transform) -> Transform:
+        if before.log1p:
+            raise UserError(
+                f"{matrix.table} has been turned into logarithms already",
+                hint="pp.untransform(ds) takes that back; then normalize_total, log1p",
+            )
+        target = _median(data, matrix, before, totals) if target_sum is None else float(target_sum)
+        return replace(before, target_sum=target, totals=own)
+
+    kept = _set(data, matrix, scaled)
     if len(totals) and (totals == 0).any():
         warnings.warn("Some cells have zero counts", stacklevel=2)
-    own = isinstance(data, View) and data._genes is not None
-    spread = data._spread(totals, np.float64, 0) if own else None
-    _set(data, matrix, replace(before, target_sum=float(target_sum), totals=spread))
     if key_added is not None:
-        data.set_obs(key_added, totals / target_sum)
+        assert kept.target_sum is not None
+        data.set_obs(key_added, totals / kept.target_sum)
+
+
+def _median(data: Selection, matrix: Matrix, before: Transform, totals: np.ndarray) -> float:
+    """The median of the cells' sums as they are before this call; `totals` are those of stored values."""
+    if before.target_sum is not None:
+        if data._genes is None:
+            # Over all genes, an earlier call has made every sum its target.
+            return before.target_sum
+        whole = before.totals if before.totals is not None else data._root._totals(matrix)[0]
+        whole = whole if data._cells is None else whole[data._cells]
+        totals = totals * np.divide(before.target_sum, whole, out=np.ones(len(whole)), where=whole != 0)
+    median = float(np.median(totals)) if len(totals) else 0.0
+    if not median > 0:
+        raise UserError(
+            "the median of the cells' sums is 0" if len(totals) else f"{data.name} selects no cell",
+            hint="more than half of the cells have no counts: select those that do, or say target_sum=1e4",
+        )
+    return median
 
 
 def log1p(data: Selection, *, base: float | None = None, layer: str | None = None) -> None:
     """Takes values as `log(1 + value)`, natural or to `base`, from now on. What is stored stays as it is."""
-    matrix = data.matrix(layer=layer)
-    before = data.transform(matrix)
-    if before.log1p or (matrix.key == "X" and "log1p" in data.uns):
-        raise UserError(
-            f"{matrix.table} holds logarithms already",
-            hint="pp.untransform(ds) takes back what log1p set"
-            if before.log1p
-            else "what is stored was logarithms when it was loaded",
-        )
     if base is not None and not (isinstance(base, (int, float, np.number)) and 0 < base < np.inf and base != 1):
         raise UserError(f"base={base!r} is no base of a logarithm", hint="None is the natural one")
-    _set(data, matrix, replace(before, log1p=True, base=base))
+    matrix = data.matrix(layer=layer)
+
+    def logarithms(before: Transform) -> Transform:
+        if before.log1p or (matrix.key == "X" and "log1p" in data._root._note["uns"]):
+            raise UserError(
+                f"{matrix.table} holds logarithms already",
+                hint="pp.untransform(ds) takes back what log1p set"
+                if before.log1p
+                else "what is stored was logarithms when it was loaded",
+            )
+        return replace(before, log1p=True, base=base)
+
+    _set(data, matrix, logarithms)
 
 
 def untransform(data: Selection, *, layer: str | None = None) -> None:
     """Takes back what `normalize_total` and `log1p` set: values are what is stored again."""
-    _set(data, data.matrix(layer=layer), Transform())
+    _set(data, data.matrix(layer=layer), lambda _: Transform())
 
 
-def _set(data: Selection, matrix: Matrix, transform: Transform) -> None:
+def _set(data: Selection, matrix: Matrix, change: Callable[[Transform], Transform]) -> Transform:
     assert isinstance(data, Dataset | View)
-    data.set_transform(matrix, transform)
+    return data.set_transform(matrix, change)
 
 
 def _sums(data: Selection, matrix: Matrix) -> np.ndarray:
@@ -95,7 +112,7 @@ def _sums(data: Selection, matrix: Matrix) -> np.ndarray:
         totals = data._root._totals(matrix)[0]
         return totals if data._cells is None else totals[data._cells]
     plain = View(data, data._cells, data._genes)
-    plain.set_transform(matrix, Transform())
+    plain.set_transform(matrix, lambda _: Transform())
     return _cell_sums(plain, matrix, matrix.genes)[0]
 
 

@@ -18,7 +18,8 @@ from ._catalog import Domain
 from ._dataset import Selection
 from ._groups import Grouping, chosen_groups, grouping_of
 from ._parts import Matrix
-from ._result import RankResult
+from ._result import Query, RankResult
+from ._result import explained as explained_queries
 from ._view import mask_of
 from .get import ids_of
 
@@ -125,6 +126,16 @@ def rank_genes_groups(
     return result
 
 
+def explained(
+    data: Selection | Domain | Sequence[Selection], groupby: str | Sequence[str], *, use_raw: bool | None, layer: str | None
+) -> str:
+    """Where the parts of a test's query would run, without running them; arguments are those of `rank_genes_groups`."""
+    selections = _selections(data, None)
+    matrices, _ = _matrices(selections, layer, use_raw)
+    grouping = grouping_of(selections, groupby)
+    return explained_queries(_queries(selections, _parts(selections, matrices, grouping)))
+
+
 @dataclass(frozen=True)
 class _Asked:
     method: str
@@ -214,14 +225,9 @@ def _ask(
     genes: Any,
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
     native = _native.module()
-    parts = []
-    for each, matrix, codes in zip(selections, matrices, grouping.codes, strict=True):
-        # Only ranks depend on the reference. Without it, partial results that drives have kept serve any pairing of groups.
-        ranked = baseline if asked.method == "wilcoxon" else None
-        expm1 = asked.fold_change != "scanpy"
-        parts.append(
-            (matrix.table, each.cells(matrix, groups=codes, n_groups=len(grouping.names), reference=ranked, expm1=expm1))
-        )
+    # Only ranks depend on the reference. Without it, partial results that drives have kept serve any pairing of groups.
+    ranked = baseline if asked.method == "wilcoxon" else None
+    parts = _parts(selections, matrices, grouping, ranked, asked.fold_change != "scanpy")
     bases = {_base(each, matrix) for each, matrix in zip(selections, matrices, strict=True)}
     if len(bases) > 1:
         raise UserError(
@@ -262,6 +268,28 @@ def _ask(
         found["pvals_adj"] = np.stack(rows)
     found["ids"] = list(ids)
     return found, dropped
+
+
+def _parts(
+    selections: list[Selection],
+    matrices: list[Matrix],
+    grouping: Grouping,
+    reference: int | None = None,
+    expm1: bool = False,
+) -> list[tuple[str, bytes]]:
+    """Each matrix's table, and what the drives must know of its cells."""
+    n_groups = len(grouping.names)
+    return [
+        (matrix.table, each.cells(matrix, groups=codes, n_groups=n_groups, reference=reference, expm1=expm1))
+        for each, matrix, codes in zip(selections, matrices, grouping.codes, strict=True)
+    ]
+
+
+def _queries(selections: list[Selection], parts: list[tuple[str, bytes]]) -> list[Query]:
+    return [
+        (each.conn, table, _native.partials_sql(table, each._root._dense()), cells)
+        for each, (table, cells) in zip(selections, parts, strict=True)
+    ]
 
 
 def _base(selection: Selection, matrix: Matrix) -> float | None:
@@ -330,8 +358,5 @@ def _result(
         reference_pts=None if baseline is None else found["pts_rest"][0],
         metadata={each.name: each.metadata for each in selections},
         profile=found["profile"],
-        _queries=[
-            (each.conn, table, _native.partials_sql(table, each._root._dense()), cells)
-            for each, (table, cells) in zip(selections, found["_parts"], strict=True)
-        ],
+        _queries=_queries(selections, found["_parts"]),
     )

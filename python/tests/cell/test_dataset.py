@@ -178,3 +178,20 @@ def test_a_domain_is_its_datasets(conn, counts):
     assert [each.name for each in domain] == ["lab.a", "lab.b"] and domain.n_obs == 70
     with pytest.raises(pithead.UserError, match="has no dataset"):
         cell.Domain(conn, "nowhere")
+
+
+def test_datasets_of_two_connections_are_not_taken_together(conn, counts):
+    """All of them were asked for at the first one's drives, which may have others by the same names."""
+    mine = cell.load(conn, counts, "lab.a", raw=False)
+    cell.load(conn, counts[::-1].copy(), "lab.b", raw=False)
+    with pithead.connect() as other:
+        theirs = cell.load(other, counts, "lab.b", raw=False)
+        for asked in (
+            lambda: cell.Domain([mine, theirs]),
+            lambda: cell.tl.rank_genes_groups([mine, theirs], "kind"),
+            lambda: cell.get.aggregate([mine, theirs[:30]], "kind", "sum"),
+        ):
+            with pytest.raises(pithead.UserError, match="the datasets are of different connections") as fault:
+                asked()
+            assert "one connection" in fault.value.hint
+    assert cell.get.aggregate(cell.Domain(conn, "lab"), "kind", "sum").n_obs == 3

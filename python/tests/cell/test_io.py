@@ -237,6 +237,77 @@ def test_downloads_of_the_atlas_that_lack_something(conn, tmp_path):
         cell.load(conn, tmp_path / "broken.zip", "lab.e")
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", ">f4", ">f8", ">i4", "g"])
+@pytest.mark.parametrize("kind", ["auto", "counts"])
+def test_numbers_of_any_type(conn, counts, tmp_path, dtype, kind):
+    """Those that the writer does not take were said to be no array."""
+    from anndata import AnnData
+
+    expected = counts.X.toarray() % 2
+    for make in (np.asarray, sparse.csr_matrix, sparse.csc_matrix):
+        source = make(expected)
+        if make is np.asarray:
+            source = source.astype(dtype)
+        else:
+            # scipy makes no matrix of some of these types, but files have them.
+            source.data = source.data.astype(dtype)
+        adata = AnnData(source)
+        adata.obsm["X_half"] = (expected[:, :2] / 2).astype(dtype if np.dtype(dtype).kind == "f" else "f4")
+        back = stored(conn, adata, mode="replace", kind=kind)
+        same(back.X, expected)
+        same(back.obsm["X_half"], expected[:, :2] / 2)
+        if dtype != "g":
+            adata.write_h5ad(tmp_path / "a.h5ad")
+            same(stored(conn, tmp_path / "a.h5ad", mode="replace", kind=kind).X, expected)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i2", ">i4", ">i8", ">u8"])
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_matrix])
+def test_indices_of_any_type(conn, counts, tmp_path, dtype, make):
+    counts.X = make(counts.X)
+    path = tmp_path / "a.h5ad"
+    counts.write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        for part in ("X/indices", "X/indptr"):
+            held = file[part][:]
+            del file[part]
+            file[part] = held.astype(dtype if part == "X/indices" else ">i8")
+    same(stored(conn, path).X, counts.X)
+
+
+def test_columns_of_another_order_of_bytes(conn, counts):
+    counts.obs["swapped"] = np.arange(60, dtype=">f8")
+    assert cell.load(conn, counts, "lab.d").obs["swapped"].tolist() == list(range(60))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_values_that_are_no_numbers(conn, counts, make):
+    from anndata import AnnData
+
+    adata = AnnData(make(counts.X.toarray().astype(np.complex64)))
+    with pytest.raises(pithead.UserError, match="AnnData: X holds values of the type complex64, not numbers") as fault:
+        cell.load(conn, adata, "lab.d")
+    assert fault.value.hint
+    assert not list(conn.datasets("lab"))
+
+
+def test_what_cannot_be_stored_is_said_before_a_matrix_is_read(conn, counts, monkeypatch):
+    """It was an error of the last table, when all matrices had been read and written."""
+    monkeypatch.setattr(_load, "_taken", lambda *_: pytest.fail("a matrix is read"))
+    with pytest.raises(pithead.UserError, match="metadata: expected texts, got 'donors': 3") as fault:
+        cell.load(conn, counts, "lab.d", metadata={"donors": 3})
+    assert "json.dumps" in fault.value.hint
+    with pytest.raises(pithead.UserError, match="'a/b'|\"a/b\""):
+        cell.load(conn, counts, "lab.a/b")
+    for held, part in ((counts.layers, "layers.a/b"), (counts.obsm, "obsm.a/b")):
+        held["a/b"] = np.zeros((60, 25))
+        with pytest.raises(pithead.UserError, match=f"AnnData: {part} cannot be kept: .*is not a name") as fault:
+            cell.load(conn, counts, "lab.d")
+        assert fault.value.hint == "give it, or the dataset, another name"
+        del held["a/b"]
+    assert not list(conn.datasets())
+
+
 def test_h5ad_that_is_cut_off(conn, counts, tmp_path):
     path = tmp_path / "a.h5ad"
     counts.write_h5ad(path)

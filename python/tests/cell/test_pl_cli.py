@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 import pithead
 from pithead import cell
@@ -106,6 +108,46 @@ def test_faults_are_a_line_and_a_hint(run, counts, tmp_path, argv, message):
     counts.write_h5ad(tmp_path / "a.h5ad")
     code, out, err = run(*argv)
     assert (code, out) == (3, "") and err.startswith(message) and "\nhint: " in err
+
+
+def test_a_plan_is_shown_and_nothing_runs(run, counts, tmp_path, monkeypatch):
+    """The test ran first: whoever asked what it would cost paid for it, and groups that no test takes had no plan."""
+    counts.obs["few"] = ["alone", *["other"] * 59]
+    counts.write_h5ad(tmp_path / "a.h5ad")
+    for name in ("lab.a", "lab.b"):
+        assert run("load", name, "a.h5ad", "--no-raw")[0] == 0
+    monkeypatch.setattr(command.tl, "rank_genes_groups", lambda *_, **__: pytest.fail("the test runs"))
+    code, out, _ = run("de", "lab.a", "--groupby", "few", "--explain")
+    assert code == 0 and "accumulate" in out
+    code, out, _ = run("de", "lab.a", "lab.b", "--groupby", "kind,donor", "--normalize", "--where", "good", "--explain")
+    assert code == 0 and out.index("lab.a:") < out.index("lab.b:") and out.count("accumulate") >= 2
+    code, _, err = run("de", "lab.a", "--groupby", "nothing", "--explain")
+    assert code == 3 and "has no column 'nothing'" in err
+
+
+@pytest.mark.parametrize("name", ["f.h5", "f.hdf5", "f.H5"])
+def test_options_of_10x_genomics_hold_whatever_the_file_is_called(run, tmp_path, name):
+    """Only names that end with .h5 were read with them."""
+    with h5py.File(tmp_path / name, "w") as file:
+        values = sparse.csr_matrix(np.arange(12).reshape(4, 3))
+        for part in ("data", "indices", "indptr"):
+            file[f"matrix/{part}"] = getattr(values, part)
+        file["matrix/shape"], file["matrix/barcodes"] = [3, 4], [b"A", b"B", b"C", b"D"]
+        file["matrix/features/id"], file["matrix/features/name"] = [b"E0", b"E1", b"E2"], [b"S0", b"S1", b"S2"]
+        file["matrix/features/feature_type"] = [b"Gene Expression", b"Antibody Capture", b"Gene Expression"]
+        file["matrix/features/genome"] = [b"human", b"human", b"mouse"]
+    asked = ("--var-names", "gene_symbols", "--all-features", "--genome", "human")
+    assert run("load", "lab.a", name, *asked)[0] == 0
+    with pithead.connect(tmp_path / "pithead-data") as conn:
+        assert cell.open(conn, "lab.a").var_names.tolist() == ["S0", "S1"]
+
+
+@pytest.mark.parametrize("option", [["--genome", "GRCh38"], ["--var-names", "gene_ids"], ["--all-features"]])
+def test_options_that_a_reader_does_not_take_are_refused(run, counts, tmp_path, option):
+    counts.write_h5ad(tmp_path / "a.h5ad")
+    code, _, err = run("load", "lab.a", "a.h5ad", *option)
+    assert code == 3 and err.startswith(f"error: {option[0]} means nothing for a.h5ad, which is read as h5ad\nhint: ")
+    assert "10x-h5" in err
 
 
 def test_exit_codes():

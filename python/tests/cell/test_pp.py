@@ -61,6 +61,26 @@ def test_a_view_is_normalised_by_its_own_genes(conn, both):
     same(ds.to_anndata().X, adata.X)
 
 
+@pytest.mark.parametrize("target", [1e4, None])
+@pytest.mark.parametrize("cells", [slice(None), slice(5, 40)], ids=["all", "some"])
+def test_genes_of_a_normalised_dataset_have_sums_of_their_own(conn, both, target, cells):
+    """The target of the whole dataset was taken for the median of the selected genes' sums."""
+    adata, ds = both
+    sc.pp.normalize_total(adata, target_sum=target)
+    cell.pp.normalize_total(ds, target_sum=target)
+    part, view = adata[cells, :10].copy(), ds[cells, :10]
+    genes = slice(2, 8)
+    for _ in range(2):
+        sc.pp.normalize_total(part)
+        cell.pp.normalize_total(view)
+        same(view.to_anndata().X, part.X)
+        # Then a view of a view, which was normalised by its own genes.
+        part, view = part[:, genes].copy(), view[:, genes]
+    sc.pp.log1p(part)
+    cell.pp.log1p(view)
+    same(view.to_anndata().X, part.X)
+
+
 def test_logarithms_that_were_loaded_are_known(conn, both):
     adata, _ = both
     sc.pp.log1p(adata)
@@ -191,6 +211,21 @@ def test_principal_components(conn, larger, solver, asked):
         sc.pp.neighbors(back)
         assert back.obsp["connectivities"].shape == (200, 200)
     assert back.uns["pca"]["params"].keys() == adata.uns["pca"]["params"].keys()
+
+
+def test_many_components_are_kept_too(conn, larger, monkeypatch):
+    """Of more than 64, the variances were kept and the components were not: those of an earlier call stayed beside them."""
+    _, ds = larger
+    cell.pp.pca(ds, n_comps=5)
+    result = cell.pp.pca(ds, n_comps=100, loadings=False)
+    back = cell.open(conn, ds.name).to_anndata()
+    assert back.obsm["X_pca"].shape == (200, 100) == (200, len(ds.uns["pca"]["variance"]))
+    same(back.obsm["X_pca"], result.X_pca)
+    monkeypatch.setattr(cell._pca, "OBSM_COLUMNS_MAX", 99)
+    with pytest.raises(pithead.UserError, match="a dataset keeps 99 components at most") as fault:
+        cell.pp.pca(ds, n_comps=100)
+    assert "copy=True" in fault.value.hint
+    assert cell.pp.pca(ds, n_comps=100, loadings=False, copy=True).X_pca.shape == (200, 100)
 
 
 def test_components_of_a_view(larger):

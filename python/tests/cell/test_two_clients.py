@@ -203,6 +203,49 @@ def test_no_column_is_lost_to_a_change_at_the_same_time(conn, counts, monkeypatc
     assert ds.transform(ds.matrix()) == transform and fresh.obs["id"].tolist() == list(range(60))
 
 
+def kept_transform(conn) -> tuple[float | None, bool]:
+    fresh = cell.open(conn, "lab.d")
+    kept = fresh.transform(fresh.matrix())
+    assert ("log1p" in fresh.uns) == kept.log1p
+    return kept.target_sum, kept.log1p
+
+
+def test_no_transform_is_lost_to_an_older_handle(conn, counts):
+    """What a handle had read when it was opened was put over what others had set since."""
+    first, second = cell.load(conn, counts, "lab.d", raw=False), cell.open(conn, "lab.d")
+    cell.pp.normalize_total(first, target_sum=10)
+    cell.pp.log1p(second)
+    assert kept_transform(conn) == (10, True)
+    assert second.transform(second.matrix()) == cell.open(conn, "lab.d").transform(second.matrix())
+    for change in (cell.pp.normalize_total, cell.pp.log1p):
+        with pytest.raises(pithead.UserError, match="logarithms already") as fault:
+            change(first)
+        assert "untransform" in fault.value.hint
+    cell.pp.untransform(first)
+    assert kept_transform(conn) == (None, False)
+    # This handle has not seen that the logarithms are gone.
+    cell.pp.normalize_total(second, target_sum=20)
+    cell.pp.log1p(second)
+    assert kept_transform(conn) == (20, True)
+
+
+def test_no_transform_is_lost_to_another_one_at_the_same_time(conn, counts, monkeypatch):
+    ds, other = cell.load(conn, counts, "lab.d", raw=False), cell.open(conn, "lab.d")
+    set_first = lambda: cell.pp.normalize_total(other, target_sum=10)  # noqa: E731
+    interposed(monkeypatch, pithead.Connection, "_replace", lambda *_: True, set_first)
+    cell.pp.log1p(ds)
+    assert kept_transform(conn) == (10, True)
+
+
+def test_a_target_is_that_of_whoever_was_first(conn, counts, monkeypatch):
+    ds, other = cell.load(conn, counts, "lab.d", raw=False), cell.open(conn, "lab.d")
+    set_first = lambda: cell.pp.normalize_total(other, target_sum=10)  # noqa: E731
+    interposed(monkeypatch, pithead.Connection, "_replace", lambda *_: True, set_first)
+    cell.pp.normalize_total(ds, key_added="factor")
+    assert kept_transform(conn) == (10, False)
+    np.testing.assert_allclose(ds.obs["factor"], np.asarray(counts.X.sum(axis=1)).ravel() / 10)
+
+
 def test_no_column_of_genes_is_lost_to_a_change_at_the_same_time(conn, counts, monkeypatch):
     ds, other = cell.load(conn, counts, "lab.d", raw=False), cell.open(conn, "lab.d")
     interposed(monkeypatch, pithead.Connection, "_replace", lambda *_: True, lambda: other.set_var("theirs", np.arange(25)))

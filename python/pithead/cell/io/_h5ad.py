@@ -14,12 +14,12 @@ from scipy import sparse
 
 from pithead import UserError
 
+from .._parts import OBSM_COLUMNS_MAX
 from ._source import NONZEROS_MAX, MatrixSource, Pieces, Source, as_numbers, csr_pieces
 
 __all__ = ["open_hdf5", "read_anndata", "read_h5ad"]
 
 _CUT_OFF = "the file is damaged or was cut off; copy it again and compare its size or checksum with the source's"
-_OBSM_COLUMNS_MAX = 64
 
 
 def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
@@ -104,7 +104,7 @@ def _take_obsm(source: Source, obsm: dict[str, Any]) -> None:
         if isinstance(values, pd.DataFrame):
             values = values.to_numpy()
         numeric = isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "iuf"
-        if numeric and values.shape[1] <= _OBSM_COLUMNS_MAX:
+        if numeric and values.shape[1] <= OBSM_COLUMNS_MAX:
             source.obsm[name] = values
         else:
             source.dropped.append(f"obsm[{name!r}]")
@@ -159,7 +159,7 @@ def _write_dense(values: Any, label: str, writer: Pieces, told: Callable[[int, i
             block = np.ascontiguousarray(values[start:end])
         except OSError as fault:
             raise UserError(f"{label}: rows {start} to {end} cannot be read: {fault}", hint=_CUT_OFF) from fault
-        writer.push_dense(as_numbers(block))
+        writer.push_dense(as_numbers(block, label))
         told(end, rows)
 
 
@@ -215,7 +215,7 @@ def _write_backed(
     step = max(int(NONZEROS_MAX / max(values.group["data"].shape[0] / max(length, 1), 1)), 1)
     for start in range(0, max(length, 1), step):
         end = min(start + step, length)
-        block = as_numbers(values[:, start:end] if by_genes else values[start:end])
+        block = as_numbers(values[:, start:end] if by_genes else values[start:end], label)
         if by_genes:
             writer.push_csc(block.indptr, block.indices, block.data, n_cells)
         else:

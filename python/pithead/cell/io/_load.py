@@ -16,15 +16,16 @@ import pandas as pd
 import pyarrow as pa
 
 from pithead import ConflictError, Error, UserError
-from pithead._arguments import number
+from pithead import _arguments
 
 from .. import _frame, _names, _native
 from .._dataset import Dataset
+from .._parts import OBSM_COLUMNS_MAX
 from .._progress import Progress, progress_of
 from ._checked import Checked
 from ._h5ad import read_anndata, read_h5ad
 from ._scea import read_scea
-from ._source import MatrixSource, Source
+from ._source import MatrixSource, Source, as_numbers
 from ._tenx import read_10x_h5, read_10x_mtx
 
 __all__ = ["load", "obsm_table", "open_source"]
@@ -125,24 +126,29 @@ def load(
     """
     started = time.monotonic()
     domain, dataset = _names.split(name)
+    metadata = _arguments.metadata(metadata)
     _one_of("mode", mode, ("create", "replace"))
     _one_of("kind", kind, ("auto", "counts", "floats"))
     _one_of("codec", codec, ("auto", "zstd", "none"))
     _one_of("layout", layout, ("sparse", "dense"))
+    # It refuses what cannot be a name.
+    conn._found(f"{domain}.{dataset}")
     _replaced(conn, domain, dataset, mode)
     options = _Options(
         codec_for(conn) if codec == "auto" else codec,
         kind,
         layout,
-        None if slice_bytes is None else number("slice_bytes", slice_bytes, least=1),
-        None if slice_rows is None else number("slice_rows", slice_rows, least=1),
+        None if slice_bytes is None else _arguments.number("slice_bytes", slice_bytes, least=1),
+        None if slice_rows is None else _arguments.number("slice_rows", slice_rows, least=1),
         spill_dir,
         progress_of(progress),
     )
     ours = _Load(conn, domain, dataset, _names.generation(), options)
     opened = source if isinstance(source, Source) else open_source(source, spill_dir=spill_dir)
     try:
-        _load(ours, opened, mode, _wanted(layers, opened), raw, make_unique, dict(metadata or {}))
+        wanted = _wanted(layers, opened)
+        _check_names(ours, opened, wanted)
+        _load(ours, opened, mode, wanted, raw, make_unique, metadata)
     except BaseException:
         # What goes wrong here must not hide why the load has failed.
         with contextlib.suppress(Error):
@@ -218,6 +224,17 @@ def _wanted(layers: bool | Iterable[str], source: Source) -> list[str]:
                 hint="layers=True takes all there are",
             )
     return wanted
+
+
+def _check_names(ours: _Load, source: Source, layers: list[str]) -> None:
+    """Refuses parts that cannot be tables by their names, before a matrix is read."""
+    for part in ("raw.var", *(f"layers.{layer}" for layer in layers), *(f"obsm.{key}" for key in source.obsm)):
+        try:
+            ours.conn._found(ours.part(part))
+        except UserError as fault:
+            raise UserError(
+                f"{source.label}: {part} cannot be kept: {fault.message}", hint="give it, or the dataset, another name"
+            ) from fault
 
 
 def _replaced(conn: Any, domain: str, dataset: str, mode: str) -> set[str]:
@@ -420,12 +437,11 @@ def _put(ours: _Load, name: str, table: pa.Table, metadata: dict[str, str]) -> N
 def obsm_table(key: str, values: Any, n_cells: int, where: str) -> pa.Table:
     """The table of an array with a row a cell: `cell`, then a column for each of the array's: `x0`, `x1`, …"""
     values = np.asarray(values)
-    if values.ndim != 2 or len(values) != n_cells or values.dtype.kind not in "iuf" or values.shape[1] > 64:
+    if values.ndim != 2 or len(values) != n_cells or values.dtype.kind not in "iuf" or values.shape[1] > OBSM_COLUMNS_MAX:
         raise UserError(
             f"{where}: obsm[{key!r}] is {values.dtype} of shape {values.shape}, for {n_cells} cells",
-            hint="give an array of numbers with a row a cell and at most 64 columns",
+            hint=f"give an array of numbers with a row a cell and at most {OBSM_COLUMNS_MAX} columns",
         )
-    if values.dtype == np.float16:
-        values = values.astype(np.float32)
+    values = as_numbers(values, where)
     columns = {f"x{place}": pa.array(np.ascontiguousarray(values[:, place])) for place in range(values.shape[1])}
     return pa.table({"cell": pa.array(np.arange(n_cells, dtype=np.int32)), **columns})

@@ -137,13 +137,28 @@ def csr_pieces(
                 hint="the file is damaged or cut off; copy it again",
             ) from fault
         check_indices(block, columns, label)
-        yield start, indptr[start : end + 1] - low, block, as_numbers(values)
+        if block.dtype not in (np.int32, np.int64) or not block.dtype.isnative:
+            block = block.astype(np.int64)
+        yield start, indptr[start : end + 1] - low, block, as_numbers(values, label)
         told(high, end_of_all)
 
 
-def as_numbers(values: Any) -> Any:
-    """An array or a sparse matrix as the writer takes it: truth values are zeros and ones."""
-    return values.astype(np.float32) if values.dtype == np.bool_ else values
+def as_numbers(values: Any, label: str) -> Any:
+    """An array or a sparse matrix of a type that the writer takes, and in this machine's order of bytes.
+
+    Truth values are zeros and ones, and floats have 32 or 64 bits.
+    """
+    dtype = values.dtype
+    if dtype.kind not in "biuf":
+        raise UserError(
+            f"{label} holds values of the type {dtype}, not numbers",
+            hint="make them whole numbers or floats, then load again",
+        )
+    if dtype.kind == "b" or dtype.kind == "f" and dtype.itemsize < 4:
+        return values.astype(np.float32)
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return values.astype(np.float64)
+    return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
 
 
 def check_counts(label: str, cells: pd.Index, genes: pd.Index, cell: np.ndarray, gene: np.ndarray, data: np.ndarray) -> None:
