@@ -97,8 +97,10 @@ struct ProgramSummary {
     fibre_switch_ns: f64,
     port_hop_ns: f64,
     host_round_trip_ns: f64,
-    /// To make, run and end an application of one SSDlet that does nothing, both threads' wake-ups included.
+    /// To make, run and end an application of one SSDlet that does nothing, on the thread that starts it, as host programs in C++ do.
     instantiate_us: f64,
+    /// The same on a reactor, as at a drive: most of it is the wake-ups of two idle cores.
+    instantiate_on_reactor_us: f64,
     /// The same of an application of 64 such SSDlets, for each of them.
     ssdlet_of_64_us: f64,
     /// Time of a query with a predicate in WebAssembly over that of the same one in SQL.
@@ -124,9 +126,11 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     }
     costs.push(Cost { what: "port hop", unit: "ns", cost: bench.spread(async || bench.hop().await).await? });
     costs.push(Cost { what: "host round trip", unit: "ns", cost: bench.spread(async || bench.trip().await).await? });
-    let alone = bench.spread(async || bench.start(1).await).await?;
-    costs.push(Cost { what: "an application of one SSDlet, made, run and ended", unit: "us", cost: alone });
-    let of_many = bench.spread(async || bench.start(SSDLETS).await).await?;
+    let here = bench.spread(async || bench.start(&bench.here, 1).await).await?;
+    costs.push(Cost { what: "an application of one SSDlet, made, run and ended on one thread", unit: "us", cost: here });
+    let alone = bench.spread(async || bench.start(&bench.on_reactor, 1).await).await?;
+    costs.push(Cost { what: "the same on a reactor", unit: "us", cost: alone });
+    let of_many = bench.spread(async || bench.start(&bench.on_reactor, SSDLETS).await).await?;
     costs.push(Cost { what: "an SSDlet of 64 in an application, made, run and ended", unit: "us", cost: of_many });
     let predicate = bench.predicate(options.megabytes << 20).await?;
     let over_link = bench.over_link(options.megabytes << 20).await?;
@@ -143,7 +147,8 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
         port_hop_ns: cost(2),
         host_round_trip_ns: cost(3),
         instantiate_us: cost(4),
-        ssdlet_of_64_us: cost(5),
+        instantiate_on_reactor_us: cost(5),
+        ssdlet_of_64_us: cost(6),
         wasm_predicate_vs_native: predicate.ratio,
         word_count_gain: gain("word count"),
         search_gain: gain("string search"),
@@ -169,11 +174,35 @@ const WORKS: &[(&str, &str, &str, Native)] = &[
 ];
 
 struct Bench {
-    runtime: Arc<Runtime>,
+    on_reactor: Loaded,
+    /// The only SSDlet of an application begins on the thread that starts it.
+    here: Loaded,
     services: Arc<dyn Services>,
-    module: Arc<Module>,
     folder: tempfile::TempDir,
     runs: usize,
+}
+
+/// A runtime, and the benchmark's module in it.
+struct Loaded {
+    runtime: Arc<Runtime>,
+    module: Arc<Module>,
+}
+
+impl Loaded {
+    async fn make(
+        pool: Arc<Pool>,
+        options: RuntimeOptions,
+        module: &[u8],
+        services: &Arc<dyn Services>,
+    ) -> Result<Self, Fault> {
+        let runtime = Runtime::new(pool, options).map_err(fault)?;
+        let module = runtime.load("bench", module.to_vec().into(), services).await.map_err(fault)?;
+        Ok(Self { runtime, module })
+    }
+
+    fn application(&self, services: &Arc<dyn Services>) -> pithead_program::Application {
+        self.runtime.application("bench", Arc::clone(services), Limits::default())
+    }
 }
 
 impl Bench {
@@ -190,13 +219,14 @@ impl Bench {
         let services: Arc<dyn Services> = Arc::new(FolderServices::new(folder.path()).map_err(|error| fault(error.into()))?);
         let pool = PoolOptions { name: "bench".to_owned(), cores: None, reactors: 1, blocking_threads_max: 2 };
         let pool = Arc::new(Pool::new(pool).map_err(|error| Fault::new(Blame::Device, error.to_string()))?);
-        let runtime = Runtime::new(pool, RuntimeOptions::default()).map_err(fault)?;
-        let module = runtime.load("bench", module.into(), &services).await.map_err(fault)?;
-        Ok(Self { runtime, services, module, folder, runs: options.runs.max(1) })
+        let here = RuntimeOptions { starts_here: true, ..RuntimeOptions::default() };
+        let here = Loaded::make(Arc::clone(&pool), here, &module, &services).await?;
+        let on_reactor = Loaded::make(pool, RuntimeOptions::default(), &module, &services).await?;
+        Ok(Self { on_reactor, here, services, folder, runs: options.runs.max(1) })
     }
 
     fn application(&self) -> pithead_program::Application {
-        self.runtime.application("bench", Arc::clone(&self.services), Limits::default())
+        self.on_reactor.application(&self.services)
     }
 
     /// A query with a function, over so many bytes of numbers.
@@ -249,7 +279,7 @@ impl Bench {
     async fn answer(&self, ssdlet: &str, file: &str) -> Result<(u64, u64, u64), Fault> {
         let application = self.application();
         let arguments = [Argument::File(file.to_owned())];
-        let made = application.ssdlet(&self.module, ssdlet, &arguments).await.map_err(fault)?;
+        let made = application.ssdlet(&self.on_reactor.module, ssdlet, &arguments).await.map_err(fault)?;
         let reader = application.reader(&made.output(0)).map_err(fault)?;
         application.start().map_err(fault)?;
         let row = row(&reader).await?;
@@ -267,8 +297,8 @@ impl Bench {
     /// Nanoseconds from an SSDlet to the next one on the same reactor.
     async fn hop(&self) -> Result<f64, Fault> {
         let application = self.application();
-        let serve = application.ssdlet(&self.module, "serve", &[]).await.map_err(fault)?;
-        let echo = application.ssdlet(&self.module, "echo", &[]).await.map_err(fault)?;
+        let serve = application.ssdlet(&self.on_reactor.module, "serve", &[]).await.map_err(fault)?;
+        let echo = application.ssdlet(&self.on_reactor.module, "echo", &[]).await.map_err(fault)?;
         application.connect(&serve.output(0), &echo.input(0)).map_err(fault)?;
         application.connect(&echo.output(0), &serve.input(0)).map_err(fault)?;
         let reader = application.reader(&serve.output(1)).map_err(fault)?;
@@ -281,7 +311,7 @@ impl Bench {
     /// Nanoseconds from the host to an SSDlet and back.
     async fn trip(&self) -> Result<f64, Fault> {
         let application = self.application();
-        let echo = application.ssdlet(&self.module, "echo", &[]).await.map_err(fault)?;
+        let echo = application.ssdlet(&self.on_reactor.module, "echo", &[]).await.map_err(fault)?;
         let writer = application.writer(&echo.input(0)).map_err(fault)?;
         let reader = application.reader(&echo.output(0)).map_err(fault)?;
         application.start().map_err(fault)?;
@@ -297,12 +327,12 @@ impl Bench {
     }
 
     /// Microseconds to make, run and end an SSDlet that does nothing, in applications of so many.
-    async fn start(&self, ssdlets: u32) -> Result<f64, Fault> {
+    async fn start(&self, loaded: &Loaded, ssdlets: u32) -> Result<f64, Fault> {
         let started = Instant::now();
         for _ in 0..STARTS / ssdlets {
-            let application = self.application();
+            let application = loaded.application(&self.services);
             for _ in 0..ssdlets {
-                application.ssdlet(&self.module, "empty", &[]).await.map_err(fault)?;
+                application.ssdlet(&loaded.module, "empty", &[]).await.map_err(fault)?;
             }
             application.start().map_err(fault)?;
             application.wait().await.map_err(fault)?;
