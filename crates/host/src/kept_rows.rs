@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(pool.reserved(), 8_000);
         let mut rows = kept.until_end_of(Box::pin(EmptyRecordBatchStream::new(Arc::new(Schema::empty()))));
         drop(kept);
-        assert!(rows.next().await.is_none());
         assert_eq!(pool.reserved(), 8_000);
+        assert!(rows.next().await.is_none());
         drop(rows);
         assert_eq!(pool.reserved(), 0);
     }
