@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use pithead_host::{Commitment, LoadReport, Right};
+use pithead_host::{Commitment, Deadline, LoadReport, Right};
 use pithead_model::{DatasetName, Fault};
 use tokio::sync::mpsc;
 
@@ -16,7 +16,7 @@ use crate::copy_binary::BinaryReader;
 use crate::copy_load::{CopyLoad, Part};
 use crate::copy_rows::ReadRows;
 use crate::copy_text::RowReader;
-use crate::deadline::{Deadline, passed};
+use crate::deadline::passed;
 use crate::error::Complaint;
 use crate::lexer::{TokenKind, tokens};
 use crate::link::{Link, Read};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pithead_host::Parameters;
+use pithead_host::{Deadline, Parameters};
 
 use crate::connection::{Halt, Talk};
-use crate::deadline::{Deadline, in_time};
+use crate::deadline::in_time;
 use crate::error::{Complaint, NOT_SUPPORTED, SYNTAX, UNKNOWN_PORTAL};
 use crate::kind::StatementKind;
 use crate::lexer::{Token, TokenKind};

@@ -1,39 +1,15 @@
-//! [`Deadline`]: how long what the server times itself may take, `SET statement_timeout`: a COPY, or a part of the rows of a cursor. All
-//! else is timed by the host.
+//! What the server times itself by `SET statement_timeout`: a COPY, or a part of the rows of a cursor. All else is timed by the host.
 
-use std::time::Duration;
-
-use pithead_model::{Blame, Fault, FaultKind};
-use tokio::time::Instant;
+use pithead_host::Deadline;
+use pithead_model::Fault;
 
 use crate::connection::Halt;
-
-/// When something is to have ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    at: Instant,
-    timeout: Duration,
-}
-
-impl Deadline {
-    /// From now on. None: it may take as long as it needs.
-    pub(crate) fn after(timeout: Option<Duration>) -> Option<Deadline> {
-        timeout.map(|timeout| Deadline { at: Instant::now() + timeout, timeout })
-    }
-
-    /// That something took too long.
-    pub(crate) fn fault(self, what: &str) -> Fault {
-        let timeout = self.timeout;
-        let message = format!("{what} took longer than statement_timeout allows, {timeout:?}, and was cancelled");
-        Fault::new(Blame::Limit, message).of_kind(FaultKind::Timeout).hint("SET statement_timeout = 0 allows any time")
-    }
-}
 
 /// Ends at a deadline, or never. The deadline's fault is that of `what`.
 pub(crate) async fn passed(deadline: Option<Deadline>, what: &str) -> Fault {
     match deadline {
         Some(deadline) => {
-            tokio::time::sleep_until(deadline.at).await;
+            deadline.passed().await;
             deadline.fault(what)
         }
         None => std::future::pending().await,
@@ -51,6 +27,10 @@ pub(crate) async fn in_time<T>(deadline: Option<Deadline>, sending: impl Future<
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use pithead_model::FaultKind;
+
     use super::*;
 
     #[tokio::test]

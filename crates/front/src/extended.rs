@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::new_null_array;
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use pithead_host::{Session, Statement};
+use pithead_host::{Deadline, Session, Statement};
 use pithead_model::Fault;
 use pithead_pg_catalog::{ConnectionFacts, pg_type};
 
@@ -12,7 +12,7 @@ use crate::bind::{Bound, parameters};
 use crate::connection::{Halt, Talk, during};
 use crate::control::shown_schema;
 use crate::cursor::not_a_query;
-use crate::deadline::{Deadline, in_time};
+use crate::deadline::in_time;
 use crate::decode_text::arrow_type;
 use crate::error::{
     Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,

@@ -104,7 +104,7 @@ pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
 pub use statement::is_set;
 pub use sub_plans::{DividedPart, Merged, ReadSubPlan, SubPlans};
-pub use timeout::taken_in_parts;
+pub use timeout::{Deadline, taken_in_parts};
 pub use written_plans::WrittenPlan;
 
 pub use pithead_entry::{Identity, Right};

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use crate::{Answer, Commitment};
 
+/// What a host times by itself.
+const STATEMENT: &str = "the statement";
 /// Units that PostgreSQL knows of durations, and their microseconds.
 const UNITS: [(&str, u64); 6] =
     [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
@@ -26,16 +28,16 @@ pub async fn taken_in_parts<T>(running: impl Future<Output = T>) -> T {
     IN_PARTS.scope((), running).await
 }
 
-/// When a statement is to have ended, from its arrival to its last row.
+/// When a statement is to have ended, from its arrival to its last row, or a part of it that a server times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
+pub struct Deadline {
     at: Instant,
     timeout: Duration,
 }
 
 impl Deadline {
     /// From now on. None: the statement may take as long as it needs.
-    pub(crate) fn after(timeout: Option<Duration>) -> Option<Deadline> {
+    pub fn after(timeout: Option<Duration>) -> Option<Deadline> {
         timeout.map(|timeout| Deadline { at: Instant::now() + timeout, timeout })
     }
 
@@ -50,7 +52,7 @@ impl Deadline {
         let mut answer = std::pin::pin!(answer);
         let answered = match tokio::time::timeout_at(self.at, &mut answer).await {
             Ok(answered) => answered,
-            Err(_) if commitment.cancel(self.fault()) => Err(self.fault()),
+            Err(_) if commitment.cancel(self.fault(STATEMENT)) => Err(self.fault(STATEMENT)),
             Err(_) => answer.await,
         };
         let answer = answered?;
@@ -61,7 +63,7 @@ impl Deadline {
     }
 
     fn rows<T: Send + 'static>(self, rows: BoxStream<'static, Result<T, Fault>>) -> BoxStream<'static, Result<T, Fault>> {
-        let over = tokio::time::sleep_until(self.at).map(move |()| Err(self.fault()));
+        let over = self.passed().map(move |()| Err(self.fault(STATEMENT)));
         futures::stream::unfold(Some((rows, Box::pin(over))), |state| async move {
             let (mut rows, mut over) = state?;
             tokio::select! {
@@ -73,9 +75,16 @@ impl Deadline {
         .boxed()
     }
 
-    fn fault(self) -> Fault {
-        let what = format!("the statement took longer than statement_timeout allows, {:?}, and was cancelled", self.timeout);
-        Fault::new(Blame::Limit, what)
+    /// Ends once it is over.
+    pub async fn passed(self) {
+        tokio::time::sleep_until(self.at).await;
+    }
+
+    /// That `what` took too long.
+    pub fn fault(self, what: &str) -> Fault {
+        let timeout = self.timeout;
+        let message = format!("{what} took longer than statement_timeout allows, {timeout:?}, and was cancelled");
+        Fault::new(Blame::Limit, message)
             .of_kind(FaultKind::Timeout)
             .hint("SET statement_timeout = '10min' allows more, and SET statement_timeout = 0 any time")
     }

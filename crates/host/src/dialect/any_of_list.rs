@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Select, Statement as Sql, UnaryOperator, Value, ValueWithSpan,
-    VisitorMut,
+    BinaryOperator, Expr, Select, Statement as Sql, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use pithead_syntax::{any_expression, expressions_mut, walk_mut};
 
 use super::call;
+use super::using::join_conditions;
 
 /// Says it by ALL, which the planner knows with all three truth values.
 pub(super) fn expand(sql: &mut Sql) {
@@ -37,18 +37,7 @@ impl VisitorMut for Conditions {
         if let Some(condition) = &mut select.selection {
             by_array_has(condition);
         }
-        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-            if let JoinOperator::Join(JoinConstraint::On(on))
-            | JoinOperator::Inner(JoinConstraint::On(on))
-            | JoinOperator::Left(JoinConstraint::On(on))
-            | JoinOperator::LeftOuter(JoinConstraint::On(on))
-            | JoinOperator::Right(JoinConstraint::On(on))
-            | JoinOperator::RightOuter(JoinConstraint::On(on))
-            | JoinOperator::FullOuter(JoinConstraint::On(on)) = &mut join.join_operator
-            {
-                by_array_has(on);
-            }
-        }
+        join_conditions(&mut select.from).for_each(by_array_has);
         ControlFlow::Continue(())
     }
 }

@@ -216,20 +216,25 @@ fn last_part(name: &ObjectName) -> Option<Ident> {
     name.0.last()?.as_ident().cloned()
 }
 
-fn mark_select(select: &mut Select, keys: &Keys) {
-    let mut from = std::mem::take(&mut select.from);
-    mark_all(select, keys);
-    for join in from.iter_mut().flat_map(|table| &mut table.joins) {
-        if let JoinOperator::Join(JoinConstraint::On(on))
+/// The conditions of the joins of a FROM.
+pub(super) fn join_conditions(from: &mut [TableWithJoins]) -> impl Iterator<Item = &mut Expr> {
+    from.iter_mut().flat_map(|table| &mut table.joins).filter_map(|join| match &mut join.join_operator {
+        JoinOperator::Join(JoinConstraint::On(on))
         | JoinOperator::Inner(JoinConstraint::On(on))
         | JoinOperator::Left(JoinConstraint::On(on))
         | JoinOperator::LeftOuter(JoinConstraint::On(on))
         | JoinOperator::Right(JoinConstraint::On(on))
         | JoinOperator::RightOuter(JoinConstraint::On(on))
-        | JoinOperator::FullOuter(JoinConstraint::On(on)) = &mut join.join_operator
-        {
-            mark_all(on, keys);
-        }
+        | JoinOperator::FullOuter(JoinConstraint::On(on)) => Some(on),
+        _ => None,
+    })
+}
+
+fn mark_select(select: &mut Select, keys: &Keys) {
+    let mut from = std::mem::take(&mut select.from);
+    mark_all(select, keys);
+    for on in join_conditions(&mut from) {
+        mark_all(on, keys);
     }
     select.from = from;
     expand_wildcards(select, keys);
