@@ -1,10 +1,12 @@
 //! What a reactor does: its live tasks by class, those that wait for it, and where its time goes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use crate::usage::{this_thread, waited_for_a_core};
 
 /// The class of a task. Background work gives way to foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct CoreCounts {
 #[derive(Debug)]
 pub(crate) struct Load {
     epoch: Instant,
+    /// The reactor's thread, by the system's number; 0 before it runs.
+    thread: AtomicI32,
     foreground: AtomicUsize,
     background: AtomicUsize,
     /// Foreground tasks that were woken and not polled since.
@@ -53,6 +57,8 @@ struct Running {
     /// What it does for whom, if it said so.
     for_whom: Option<Arc<str>>,
     since_ns: u64,
+    /// How long the thread had waited for a core when the task was first seen to take long.
+    had_waited: Option<Duration>,
     was_told: bool,
 }
 
@@ -60,6 +66,7 @@ impl Default for Load {
     fn default() -> Self {
         Self {
             epoch: Instant::now(),
+            thread: AtomicI32::new(0),
             foreground: AtomicUsize::new(0),
             background: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -74,8 +81,15 @@ impl Default for Load {
 }
 
 impl Load {
-    /// How long a task may hold a reactor before it is named.
+    /// How long a task may hold a reactor before it is named. Time in which other threads had the core does not count.
     pub const STALL: Duration = Duration::from_millis(250);
+    /// From when on it is watched for that time, which takes a look at a file.
+    const LONG: Duration = Duration::from_millis(50);
+
+    /// This thread is the reactor's.
+    pub fn is_of_this_thread(&self) {
+        self.thread.store(this_thread(), Ordering::Relaxed);
+    }
 
     pub fn live(&self, class: Class) -> usize {
         self.count(class).load(Ordering::Relaxed)
@@ -123,7 +137,7 @@ impl Load {
     /// A task is polled until the returned value is dropped.
     pub fn poll(&self, class: Class, what: &'static str) -> Polled<'_> {
         let since_ns = self.now_ns();
-        *self.running.lock() = Some(Running { what, for_whom: None, since_ns, was_told: false });
+        *self.running.lock() = Some(Running { what, for_whom: None, since_ns, had_waited: None, was_told: false });
         Polled { load: self, class, since_ns }
     }
 
@@ -139,6 +153,12 @@ impl Load {
         let mut running = self.running.lock();
         let running = running.as_mut().filter(|running| !running.was_told)?;
         let held = Duration::from_nanos(self.now_ns().saturating_sub(running.since_ns));
+        if held < Self::LONG {
+            return None;
+        }
+        let waited = waited_for_a_core(self.thread.load(Ordering::Relaxed));
+        let had_waited = *running.had_waited.get_or_insert(waited);
+        let held = held.saturating_sub(waited.saturating_sub(had_waited));
         if held < Self::STALL {
             return None;
         }

@@ -248,7 +248,10 @@ fn start_reactor(options: &PoolOptions, kind: &str, index: usize, blocking_max: 
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel();
     let (alive, ended) = mpsc::channel();
+    let load = Arc::<Load>::default();
+    let of_thread = Arc::clone(&load);
     let run = move || {
+        of_thread.is_of_this_thread();
         if let Some(core) = core {
             pin(core);
         }
@@ -258,7 +261,7 @@ fn start_reactor(options: &PoolOptions, kind: &str, index: usize, blocking_max: 
         drop(alive);
     };
     thread::Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(run).map_err(failed)?;
-    Ok(Reactor { handle, load: Arc::default(), stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
+    Ok(Reactor { handle, load, stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
 }
 
 #[cfg(test)]

@@ -63,6 +63,20 @@ pub(crate) fn thread_cpu() -> Duration {
     }
 }
 
+/// This thread's number.
+pub(crate) fn this_thread() -> i32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// How long a thread of this process was ready to run while others had the cores; nothing where the system does not tell.
+pub(crate) fn waited_for_a_core(thread: i32) -> Duration {
+    let told = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+    // Nanoseconds on a core, nanoseconds of waiting for one, turns.
+    let waited = told.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(waited.unwrap_or_default())
+}
+
 /// All cores together, and each core by its number.
 fn ticks(text: &str) -> Vec<Ticks> {
     let mut ticks = vec![Ticks::default()];
@@ -87,6 +101,8 @@ fn ticks(text: &str) -> Vec<Ticks> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -94,6 +110,32 @@ mod tests {
         let text = "cpu  10 1 4 80 5 0 0 0 7 0\ncpu0 6 0 2 40 2 0 0 0 0 0\ncpu2 4 1 2 40 3 0 0 0 0 0\nintr 5\ncpu9 1 1 1 1 1\n";
         let busy = |busy, all| Ticks { busy, all };
         assert_eq!(ticks(text), [busy(15, 100), busy(8, 50), Ticks::default(), busy(7, 50)]);
+    }
+
+    #[test]
+    fn threads_that_share_a_core_wait_for_it() {
+        let core = core_affinity::get_core_ids().unwrap()[0];
+        let is_over = AtomicBool::new(false);
+        let (waited, alone) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                core_affinity::set_for_current(core);
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let pinned = scope.spawn(|| {
+                core_affinity::set_for_current(core);
+                let begun = thread_cpu();
+                while thread_cpu() - begun < Duration::from_millis(50) {}
+                let waited = waited_for_a_core(this_thread());
+                is_over.store(true, Ordering::Relaxed);
+                waited
+            });
+            (pinned.join().unwrap(), waited_for_a_core(0))
+        });
+        assert_eq!(alone, Duration::ZERO, "no thread has this number");
+        let tells = fs::exists("/proc/self/schedstat").unwrap();
+        assert!(!tells || waited > Duration::from_millis(1), "{waited:?}");
     }
 
     #[test]
