@@ -32,8 +32,9 @@ use crate::space::Space;
 use crate::state::States;
 use crate::turns::Turns;
 
-/// Requests that the store does at one time, a reactor. Requests of queries have the pool's other threads.
-const TURNS_PER_REACTOR: usize = 3;
+/// Requests that the store does at one time, a reactor. Most of them wait for a flush, and those that wait together share one. Requests
+/// of queries have the pool's other threads.
+const TURNS_PER_REACTOR: usize = 8;
 /// The power level at which everything is done.
 pub(crate) const OPERATIONAL: i32 = 1;
 /// Events that GETLOG can tell of.

@@ -19,8 +19,8 @@ use crate::resources::{Budget, Resources, Runtimes, Workers};
 use crate::sessions::{Costs, SessionServer, Sessions, TurnLimits};
 use crate::storage::{Attached, Storage, history_default};
 
-/// Calls that block at one time at most, a reactor.
-const BLOCKING_THREADS_PER_REACTOR: usize = 4;
+/// Calls that block at one time at most, a reactor: most of them wait for the medium.
+const BLOCKING_THREADS_PER_REACTOR: usize = 10;
 /// Longest time between two looks for runs that no manifest names.
 const ORPHANS_STEP_MAX: Duration = Duration::from_secs(60);
 /// How long after a fault a drive looks for versions of manifests again whose time is over.
