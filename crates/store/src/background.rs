@@ -1,8 +1,9 @@
 //! The store's own thread. It makes durable what was written back and what only the log has, and gives back dead room.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::core::Core;
 
@@ -42,7 +43,10 @@ fn work(core: &Core, compacts: bool) {
     // After an error the thread waits longer, so that it does not call a broken medium all the time.
     let mut pause = FLUSH_AFTER;
     while !wait(core, pause) {
-        let done = core.make_durable().and_then(|()| core.compact(&|| compacts && pace(core)));
+        // One step of compaction at least, also where all the time something has to be made durable.
+        let is_first = Cell::new(true);
+        let goes_on = || compacts && (is_first.take() || pace(core));
+        let done = core.make_durable().and_then(|()| core.compact(&goes_on));
         core.keep_journal();
         match done {
             Ok(_) => pause = FLUSH_AFTER,
@@ -61,6 +65,7 @@ fn wait(core: &Core, pause: Duration) -> bool {
         core.work.changed.wait_for(&mut state, pause);
     }
     state.flush = false;
+    state.began = Some(Instant::now());
     state.stop
 }
 

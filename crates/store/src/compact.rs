@@ -114,6 +114,7 @@ impl Core {
         if let Err(error) = tried {
             tracing::warn!(%error, "dead room could not be given back");
         }
+        self.segments.unlink_forgotten();
         true
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pithead_model::DriveId;
@@ -25,7 +26,11 @@ const LOOKS_MAX: usize = 64;
 /// In the place of a file: the cache has values with recipes under this and the number of the recipe.
 const RECIPES: u64 = u64::MAX;
 /// The number of bytes that are not durable in the index, from which on the background work makes them durable at once.
-pub(crate) const FLUSH_BYTES: u64 = 32 << 20;
+const FLUSH_BYTES: u64 = 32 << 20;
+/// From so many bytes on, it does that once its last round began so long ago. Nobody commits meanwhile, so a little now and then keeps
+/// others waiting for less than much at one time.
+const SOON_BYTES: u64 = 2 << 20;
+const SOON_AFTER: Duration = Duration::from_millis(100);
 
 /// A store without its threads.
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct WorkState {
     pub stop: bool,
     /// There is much written-back data.
     pub flush: bool,
+    /// When the last round of background work began.
+    pub began: Option<Instant>,
     /// The medium cannot give back a part of a file.
     pub no_punch: bool,
     /// Segments with a damaged value, which therefore cannot be emptied.
@@ -188,6 +195,7 @@ impl Core {
         if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
             self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Depth::Indexed, self.reserve_bytes)?;
         }
+        self.segments.unlink_forgotten();
         Ok(())
     }
 
@@ -329,21 +337,25 @@ impl Core {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
         unshared.iter().for_each(|number| self.cache.forget(RECIPES, *number));
         if depth == Depth::Indexed {
-            self.unlink_empty();
+            self.forget_empty();
         }
         // A segment without a value goes as soon as the index cannot name it any more after a crash.
         let has_room = depth == Depth::Logged && !dead.is_empty() && self.segments.has_empty();
-        if has_room || self.index.unflushed_bytes().is_some_and(|bytes| bytes >= FLUSH_BYTES) {
-            self.work.state.lock().flush = true;
+        let unflushed = self.index.unflushed_bytes().unwrap_or(0);
+        let mut state = self.work.state.lock();
+        let is_soon = unflushed >= SOON_BYTES && state.began.is_none_or(|began| began.elapsed() >= SOON_AFTER);
+        if has_room || is_soon || unflushed >= FLUSH_BYTES {
+            state.flush = true;
             self.work.changed.notify_all();
         }
     }
 
-    fn unlink_empty(&self) {
+    /// Forgets files that nothing names any more. The store's thread unlinks them.
+    fn forget_empty(&self) {
         for file in self.segments.take_empty() {
             match self.index.names(file) {
                 Ok(false) => {
-                    self.segments.unlink(file);
+                    self.segments.forget(file);
                     self.cache.forget_file(file);
                 }
                 // The account in memory is behind: a commit may have been made in spite of an error.

@@ -39,6 +39,10 @@ pub(crate) struct Segments {
     segment_bytes: u64,
     state: Mutex<SegmentsState>,
     handles: Mutex<LruCache<u64, Arc<dyn MediumFile>>>,
+    /// Files that are still on the medium, and nowhere else.
+    forgotten: Mutex<Vec<u64>>,
+    /// Held while files are unlinked.
+    unlinking: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -244,13 +248,25 @@ impl Segments {
         }
     }
 
-    /// Unlinks a file that nothing names. If that fails, the next open does it.
-    pub fn unlink(&self, file: u64) {
+    /// Forgets a file that nothing names. [`Segments::unlink_forgotten`] unlinks it, or else the next open does.
+    pub fn forget(&self, file: u64) {
         self.state.lock().files.remove(&file);
         self.handles.lock().pop(&file);
-        let removed = self.medium.remove(&file_name(file));
-        if let Err(error) = removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }) {
-            tracing::warn!(path = %self.path(file).display(), %error, "a segment could not be deleted");
+        self.forgotten.lock().push(file);
+    }
+
+    /// Unlinks files that were forgotten. It waits for whoever is at it, so that their room is there when it returns. A file system
+    /// takes its time for a large file: no commit should wait for this.
+    pub fn unlink_forgotten(&self) {
+        let _unlinking = self.unlinking.lock();
+        let files = std::mem::take(&mut *self.forgotten.lock());
+        for file in files {
+            match self.medium.remove(&file_name(file)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %self.path(file).display(), %error, "a segment could not be deleted");
+                }
+                _ => {}
+            }
         }
     }
 

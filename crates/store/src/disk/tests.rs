@@ -5,6 +5,7 @@ mod damage;
 mod full;
 mod grouping;
 mod logged;
+mod rounds;
 mod upgrading;
 
 use std::fs;

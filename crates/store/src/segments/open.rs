@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::segment::Segment;
 use super::{FOLDER, Room, Segments, SegmentsState, Tally, file_name, new_handles};
 use crate::format::io_error;
@@ -36,7 +38,14 @@ impl Segments {
             }
         }
         let segment_bytes = options.segment_bytes.max(ALIGNMENT);
-        let segments = Self { medium, segment_bytes, state: state.into(), handles: new_handles() };
+        let segments = Self {
+            medium,
+            segment_bytes,
+            state: state.into(),
+            handles: new_handles(),
+            forgotten: Mutex::default(),
+            unlinking: Mutex::default(),
+        };
         if !segments.medium.is_read_only() {
             segments.go_on();
         }
@@ -45,7 +54,14 @@ impl Segments {
 
     /// Opens the files for reading only: none is unlinked or written.
     pub fn to_read(medium: Arc<dyn Medium>) -> Self {
-        Self { medium, segment_bytes: 0, state: SegmentsState::default().into(), handles: new_handles() }
+        Self {
+            medium,
+            segment_bytes: 0,
+            state: SegmentsState::default().into(),
+            handles: new_handles(),
+            forgotten: Mutex::default(),
+            unlinking: Mutex::default(),
+        }
     }
 
     /// Called after the index was opened again, which may have lost commits.
