@@ -35,6 +35,8 @@ const STORED: usize = 192;
 const DEDUP: &str = "dedup";
 /// How long a policy has to settle.
 const SETTLE: Duration = Duration::from_millis(700);
+/// How long puts go on before anything is measured.
+const WARM_UP_SECONDS: f64 = 3.0;
 /// How often cores are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// The last one is the default.
@@ -146,9 +148,19 @@ impl<'a> Bench<'a> {
         for number in 0..STORED {
             let mut value = vec![0; 1 << 20];
             StdRng::seed_from_u64(number as u64).fill_bytes(&mut value);
-            caller.put(&format!("bench/stored/{number:04}"), &value.into(), false).await?;
+            // The last one leaves none that is only written back.
+            caller.put(&format!("bench/stored/{number:04}"), &value.into(), number + 1 == STORED).await?;
         }
+        bench.warm_up().await?;
         Ok(bench)
+    }
+
+    /// Puts as many as at most, so that nothing is measured that a drive does for the first time, or a medium after so much was written.
+    async fn warm_up(&self) -> Result<(), Fault> {
+        let threads = self.options.threads.iter().copied().max().unwrap_or(1);
+        let puts = Puts { port: self.port, threads, rate: Some(self.options.rate), seed: u64::MAX >> 16 };
+        let putting = tokio::task::spawn_blocking(move || put_all(puts, WARM_UP_SECONDS));
+        putting.await.map_err(|lost| Fault::bug(lost.to_string()))?.map(drop)
     }
 
     fn server(&self) -> Server {
