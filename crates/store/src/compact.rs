@@ -87,14 +87,16 @@ impl Core {
         self.work.compaction.lock().step(self, bytes_max)
     }
 
-    /// Gives back dead room until `needed` bytes came back, and what was set aside for large values. False if there is neither.
+    /// Gives back dead room until `needed` bytes came back, what was set aside for large values, and segments that wait to be unlinked.
+    /// False if there is none of these.
     pub fn reclaim(&self, needed: u64) -> bool {
+        let has_unlinked = self.segments.unlink_forgotten();
         let (dead, aside) = self.segments.spare();
         if dead == 0 && !self.segments.has_empty() {
             if aside > 0 {
                 self.segments.seal(None);
             }
-            return aside > 0;
+            return aside > 0 || has_unlinked;
         }
         // Another thread that compacts for so long gives back room as well.
         let Some(mut compaction) = self.work.compaction.try_lock_for(RECLAIM_WAIT) else { return true };

@@ -255,12 +255,15 @@ impl Segments {
         self.forgotten.lock().push(file);
     }
 
-    /// Unlinks files that were forgotten. It waits for whoever is at it, so that their room is there when it returns. A file system
-    /// takes its time for a large file: no commit should wait for this.
-    pub fn unlink_forgotten(&self) {
-        let _unlinking = self.unlinking.lock();
+    /// Unlinks files that were forgotten, or waits for whoever is at it. False: there were none. A file system takes its time for a
+    /// large file: no commit should wait for this.
+    pub fn unlink_forgotten(&self) -> bool {
+        let (_unlinking, has_waited) = match self.unlinking.try_lock() {
+            Some(unlinking) => (unlinking, false),
+            None => (self.unlinking.lock(), true),
+        };
         let files = std::mem::take(&mut *self.forgotten.lock());
-        for file in files {
+        for &file in &files {
             match self.medium.remove(&file_name(file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(path = %self.path(file).display(), %error, "a segment could not be deleted");
@@ -268,6 +271,7 @@ impl Segments {
                 _ => {}
             }
         }
+        has_waited || !files.is_empty()
     }
 
     /// Reads a part of a file, to copy it.

@@ -310,3 +310,31 @@ fn a_base_that_fails_or_is_cut_short_does_not_stay() {
     assert_eq!(unfinished_bases(&killed), 0);
     assert!((0..60).all(|n| store.held(&format!("k{n}")).unwrap() == value(n, 60_000)));
 }
+
+/// Segments that nothing names wait to be unlinked. Who needs their room does not wait for the store's thread.
+#[test]
+fn segments_that_wait_to_be_unlinked_give_their_room_to_who_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_path_buf();
+    let tried = std::thread::spawn(move || mount_small(&dir).then(|| fill_again(&dir)));
+    if tried.join().unwrap().is_none() {
+        eprintln!("not tried: no permission to mount a small medium");
+    }
+}
+
+fn fill_again(dir: &Path) {
+    let options = StoreOptions { segment_bytes: 256 << 20, ..quiet() };
+    let key = |number: usize| format!("k{number}");
+    let write = |store: &DiskStore, number: usize| store.through(vec![put(&key(number), value(number as u8, 1 << 20))]);
+    let store = DiskStore::open(dir, options.clone()).unwrap();
+    let written = (0..).take_while(|number| write(&store, *number).is_ok()).count();
+    drop(store);
+    let store = DiskStore::open(dir, options).unwrap();
+    store.core().segments.seal(None);
+    // The first commit makes the index durable, and so it forgets the only segment.
+    store.write((0..written).map(|number| delete(&key(number))).collect(), Durability::Reserved).unwrap();
+    assert_eq!((segment_paths(dir).len(), store.core().segments.spare().0), (1, 0));
+    write(&store, 0).unwrap();
+    assert_eq!(segment_paths(dir).len(), 1, "the old one is gone, and there is a new one");
+    assert!((1..written).all(|number| write(&store, number).is_ok()));
+}
