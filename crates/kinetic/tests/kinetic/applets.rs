@@ -72,7 +72,7 @@ async fn until_running(applets: &Endless, count: usize) {
     tokio::time::timeout(Duration::from_secs(20), waited).await.expect("so many run");
 }
 
-/// Programs had turns of the store: three of them, which slept, and no PUT of anybody was answered any more.
+/// Programs had turns of the store: as many as there are, which slept, and no PUT of anybody was answered any more.
 #[tokio::test]
 async fn programs_that_do_not_end_hold_up_no_other_request() {
     let (applets, server) = serve().await;

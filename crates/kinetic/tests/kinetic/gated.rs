@@ -13,8 +13,8 @@ use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store
 
 use crate::server::{Server, get, put};
 
-/// Requests that the store does at one time in these tests: three for the one reactor of the server.
-pub const PLACES: usize = 3;
+/// Requests that the store does at one time in these tests: eight for the one reactor of the server.
+pub const PLACES: usize = 8;
 /// Requests that may wait besides.
 pub const WAITING: usize = 2;
 

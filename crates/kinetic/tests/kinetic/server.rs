@@ -86,7 +86,7 @@ impl Server {
 
 /// What a server needs, with one reactor.
 pub fn parts(applets: Arc<dyn Applets>, store: Arc<dyn Store>, slices: Arc<dyn Slices>) -> Parts {
-    let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 4 };
+    let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 10 };
     let (pool, device) = (Arc::new(Pool::new(pool).unwrap()), Arc::new(Native::new()));
     Parts { store, slices, applets, pool, device, folder: None }
 }
