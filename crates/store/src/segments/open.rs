@@ -38,14 +38,7 @@ impl Segments {
             }
         }
         let segment_bytes = options.segment_bytes.max(ALIGNMENT);
-        let segments = Self {
-            medium,
-            segment_bytes,
-            state: state.into(),
-            handles: new_handles(),
-            forgotten: Mutex::default(),
-            unlinking: Mutex::default(),
-        };
+        let segments = Self::of(medium, segment_bytes, state);
         if !segments.medium.is_read_only() {
             segments.go_on();
         }
@@ -54,14 +47,12 @@ impl Segments {
 
     /// Opens the files for reading only: none is unlinked or written.
     pub fn to_read(medium: Arc<dyn Medium>) -> Self {
-        Self {
-            medium,
-            segment_bytes: 0,
-            state: SegmentsState::default().into(),
-            handles: new_handles(),
-            forgotten: Mutex::default(),
-            unlinking: Mutex::default(),
-        }
+        Self::of(medium, 0, SegmentsState::default())
+    }
+
+    fn of(medium: Arc<dyn Medium>, segment_bytes: u64, state: SegmentsState) -> Self {
+        let (forgotten, unlinking) = (Mutex::default(), Mutex::default());
+        Self { medium, segment_bytes, state: state.into(), handles: new_handles(), forgotten, unlinking }
     }
 
     /// Called after the index was opened again, which may have lost commits.

@@ -8,9 +8,14 @@ use crate::medium::{LyingMedium, Medium, Trouble};
 /// Once a write has failed, redb refuses all further calls, including reads; the store must not.
 #[test]
 fn a_full_medium_refuses_puts_and_takes_deletes() {
+    on_a_small_medium(fill);
+}
+
+/// Runs a test on a small medium, where mounting one is allowed.
+fn on_a_small_medium(test: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().to_path_buf();
-    let tried = std::thread::spawn(move || mount_small(&dir).then(|| fill(&dir)));
+    let tried = std::thread::spawn(move || mount_small(&dir).then(|| test(&dir)));
     if tried.join().unwrap().is_none() {
         eprintln!("not tried: no permission to mount a small medium");
     }
@@ -314,12 +319,7 @@ fn a_base_that_fails_or_is_cut_short_does_not_stay() {
 /// Segments that nothing names wait to be unlinked. Who needs their room does not wait for the store's thread.
 #[test]
 fn segments_that_wait_to_be_unlinked_give_their_room_to_who_needs_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path().to_path_buf();
-    let tried = std::thread::spawn(move || mount_small(&dir).then(|| fill_again(&dir)));
-    if tried.join().unwrap().is_none() {
-        eprintln!("not tried: no permission to mount a small medium");
-    }
+    on_a_small_medium(fill_again);
 }
 
 fn fill_again(dir: &Path) {
