@@ -155,10 +155,11 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Puts as many as at most, so that nothing is measured that a drive does for the first time, or a medium after so much was written.
+    /// Lets the most threads put for a while, so that nothing is measured that a drive does for the first time, or a medium after so much
+    /// was written.
     async fn warm_up(&self) -> Result<(), Fault> {
         let threads = self.options.threads.iter().copied().max().unwrap_or(1);
-        let puts = Puts { port: self.port, threads, rate: Some(self.options.rate), seed: u64::MAX >> 16 };
+        let puts = Puts { port: self.port, threads, rate: Some(self.options.rate), seed: self.options.runs as u64 };
         let putting = tokio::task::spawn_blocking(move || put_all(puts, WARM_UP_SECONDS));
         putting.await.map_err(|lost| Fault::bug(lost.to_string()))?.map(drop)
     }

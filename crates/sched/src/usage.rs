@@ -116,7 +116,7 @@ mod tests {
     fn threads_that_share_a_core_wait_for_it() {
         let core = core_affinity::get_core_ids().unwrap()[0];
         let is_over = AtomicBool::new(false);
-        let (waited, alone) = std::thread::scope(|scope| {
+        let (waited, of_none) = std::thread::scope(|scope| {
             scope.spawn(|| {
                 core_affinity::set_for_current(core);
                 while !is_over.load(Ordering::Relaxed) {
@@ -133,7 +133,7 @@ mod tests {
             });
             (pinned.join().unwrap(), waited_for_a_core(0))
         });
-        assert_eq!(alone, Duration::ZERO, "no thread has this number");
+        assert_eq!(of_none, Duration::ZERO, "no thread has this number");
         let tells = fs::exists("/proc/self/schedstat").unwrap();
         assert!(!tells || waited > Duration::from_millis(1), "{waited:?}");
     }
