@@ -139,7 +139,8 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     let moved = Moved::of(counts, level);
     let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
     let place = if level == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
-    let outcome = run(&beside(profile, fleet.times_fullest()), &work, Load::at(place))?;
+    // The host has the others' work beside the fullest drive's.
+    let outcome = run(profile, &work, Load { host_times: fleet.times_fullest(), ..Load::at(place) })?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
     // Each drive is on until the fullest is done; all of them together do as much as was counted. What a drive moves was
@@ -238,18 +239,6 @@ pub(crate) fn whole_page(parts: &Parts) -> PageWork {
     let page_bytes = parts.medium.page_bytes.whole();
     let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
     PageWork { accesses: page_bytes.div_ceil(burst_bytes), words: page_bytes / 4, ..PageWork::default() }
-}
-
-/// The profile as the fullest drive sees it: the host has as many times its work.
-fn beside(profile: &Profile, times: f64) -> Profile {
-    let mut profile = profile.clone();
-    if let Some(parts) = &mut profile.parts {
-        let host = &mut parts.host;
-        for cycles in [&mut host.page_cycles, &mut host.row_cycles, &mut host.result_cycles] {
-            cycles.value *= times;
-        }
-    }
-    profile
 }
 
 /// The fullest drive's part of what was counted.

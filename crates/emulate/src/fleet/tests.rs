@@ -159,3 +159,49 @@ proptest! {
         }
     }
 }
+
+/// A regression: a drive's rows, and with them those of all others, were one thread's work at the host, so that faster and more drives
+/// were slower.
+#[test]
+fn what_is_faster_or_more_is_never_slower() {
+    let base = find("newport").unwrap();
+    let counts =
+        [counts(), Counts { rows: 200_000, read_bytes: 2_000_000, stored_bytes: 5_000_000, passed_rows: 150_000, ..counts() }];
+    let time = |profile: &Profile, counts: &Counts, level, drives| {
+        predict(profile, counts, level, Fleet::even(drives)).unwrap().elapsed_s
+    };
+    let with = |change: &dyn Fn(&mut Parts)| {
+        let mut profile = base.clone();
+        change(profile.parts.as_mut().unwrap());
+        profile
+    };
+    for (counts, level) in counts.iter().flat_map(|counts| Level::ALL.map(|level| (counts, level))) {
+        // Work is in whole pages and batches, so a little may be lost where it does not divide.
+        let falls = |what: &str, times: Vec<f64>| {
+            for pair in times.windows(2) {
+                assert!(pair[1] <= pair[0] * 1.05, "{what}, {level:?}: {times:?}");
+            }
+        };
+        for drives in [1, 4, 300] {
+            let by = |change: &dyn Fn(&mut Parts, f64), values: &[f64]| {
+                values
+                    .iter()
+                    .map(|value| time(&with(&|parts| change(parts, *value)), counts, level, drives))
+                    .collect::<Vec<_>>()
+            };
+            falls(
+                "cores",
+                by(&|parts, many| parts.cpu.as_mut().unwrap().cores.value = many, &[1.0, 4.0, 7.0, 8.0, 9.0, 12.0, 16.0]),
+            );
+            falls(
+                "clock",
+                by(&|parts, hertz| parts.cpu.as_mut().unwrap().clock_hz.value = hertz, &[5e8, 1e9, 2e9, 1e10, 1e11]),
+            );
+            falls("threads", by(&|parts, many| parts.host.threads.value = many, &[1.0, 2.0, 4.0, 16.0]));
+        }
+        falls("drives", [1, 2, 4, 8, 64, 512].map(|drives| time(&base, counts, level, drives)).to_vec());
+    }
+    let threads = |many| with(&|parts| parts.host.threads.value = many);
+    let busy = |many| time(&threads(many), &counts[0], Level::Filtered, 10_000);
+    assert!(busy(16.0) < busy(1.0) / 4.0, "{} {}", busy(16.0), busy(1.0));
+}

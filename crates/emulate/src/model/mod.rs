@@ -23,7 +23,7 @@ pub enum ComputeSite {
 }
 
 /// How work is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Where.
     pub place: ComputeSite,
@@ -33,12 +33,14 @@ pub struct Load {
     pub matcher: bool,
     /// The most pages under way at one time. 1: each read depends on the one before.
     pub pages_in_flight: Option<u64>,
+    /// How many times this device's work the host has, from devices alike beside it: 1 where it is alone.
+    pub host_times: f64,
 }
 
 impl Load {
     /// Computes at this place.
     pub const fn at(place: ComputeSite) -> Self {
-        Self { place, computes: true, matcher: false, pages_in_flight: None }
+        Self { place, computes: true, matcher: false, pages_in_flight: None, host_times: 1.0 }
     }
 
     /// Reads only, as far as this place.

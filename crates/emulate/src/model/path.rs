@@ -5,6 +5,9 @@ use super::{Bytes, Load, picoseconds};
 use crate::profile::Parts;
 use crate::work::{PageWork, Work};
 
+/// Rows that one of the host's threads works on at one time.
+const BATCH_ROWS: u64 = 8_192;
+
 /// The parts that pages pass, and what was counted.
 pub(super) struct Path<'a> {
     parts: &'a Parts,
@@ -97,7 +100,7 @@ impl<'a> Path<'a> {
     pub(super) fn take_rows(&mut self, now: u64, rows: u64) -> u64 {
         self.rows += rows;
         let cycles = rows as f64 * self.parts.host.result_cycles.value;
-        self.host_works(now, cycles)
+        self.host_works(now, cycles, rows.div_ceil(BATCH_ROWS))
     }
 
     /// Has the host work on a page. Says when it is done.
@@ -106,11 +109,14 @@ impl<'a> Path<'a> {
         let host = &self.parts.host;
         let cycles =
             host.page_cycles.value + page.rows as f64 * host.row_cycles.value + page.out_rows as f64 * host.result_cycles.value;
-        self.host_works(now, cycles)
+        self.host_works(now, cycles, 1)
     }
 
-    fn host_works(&mut self, now: u64, cycles: f64) -> u64 {
-        let cycles = if self.load.computes { cycles } else { 0.0 };
-        self.host.book(now, picoseconds(cycles / self.parts.host.clock_hz.value))
+    /// Has the host's threads work on so many pieces of this device's, and as many of each other one's. Says when all are done.
+    fn host_works(&mut self, now: u64, cycles: f64, pieces: u64) -> u64 {
+        let times = self.load.host_times;
+        let cycles = if self.load.computes { cycles * times } else { 0.0 };
+        let pieces = (pieces.max(1) as f64 * times).ceil() as u64;
+        self.host.book_pieces(now, picoseconds(cycles / self.parts.host.clock_hz.value), pieces)
     }
 }

@@ -22,6 +22,19 @@ impl Servers {
         self.book_unit(first, now, service)
     }
 
+    /// Books work that consists of so many pieces alike, in even parts of the units that are free first. Says when the last part will be
+    /// done.
+    pub(super) fn book_pieces(&mut self, now: u64, service: u64, pieces: u64) -> u64 {
+        let parts = pieces.clamp(1, self.free_at.len() as u64) as usize;
+        if parts == 1 {
+            return self.book(now, service);
+        }
+        let mut units: Vec<usize> = (0..self.free_at.len()).collect();
+        units.select_nth_unstable_by_key(parts - 1, |unit| (self.free_at[*unit], *unit));
+        let service = service.div_ceil(parts as u64);
+        units[..parts].iter().map(|unit| self.book_unit(*unit, now, service)).max().unwrap_or(now)
+    }
+
     /// Books one unit.
     pub(super) fn book_unit(&mut self, unit: usize, now: u64, service: u64) -> u64 {
         let unit = unit % self.free_at.len();
