@@ -14,7 +14,7 @@ use crate::crowd::CrowdPlace;
 use crate::dispatch::{Dispatch, Dispatched};
 use crate::execute::{Answer, Call, Link};
 use crate::frame::Frame;
-use crate::identity::{Identity, PRIORITY_NORMAL};
+use crate::identity::Identity;
 use crate::listening::{Idle, gone, next_frame, told};
 use crate::managing::Gone;
 use crate::parting::part;
@@ -234,7 +234,7 @@ impl Talk {
         if header.message_type != Some(RequestKind::SetPowerLevel as i32) {
             self.service.check_power()?;
         }
-        identity.check_priority(header.priority.unwrap_or(PRIORITY_NORMAL))?;
+        identity.check_priority(identity.priority(header.priority))?;
         let most = self.service.options.limits.value_bytes as u64;
         match frame.value_bytes <= most {
             true => Ok(()),

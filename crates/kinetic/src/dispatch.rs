@@ -9,7 +9,6 @@ use tokio::time::timeout_at;
 use crate::batches::Batches;
 use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
-use crate::identity::PRIORITY_NORMAL;
 use crate::limits::Limits;
 use crate::managing::Gone;
 use crate::pins::SentPin;
@@ -154,7 +153,7 @@ impl Dispatch {
 impl Service {
     /// Waits for a request's turn.
     pub(crate) async fn turn(&self, call: &Call) -> Result<Turn, Failure> {
-        let turn = self.turns.take(call.header.priority.unwrap_or(PRIORITY_NORMAL));
+        let turn = self.turns.take(call.identity.priority(call.header.priority));
         let turn = match call.until {
             None => turn.await,
             Some(until) => timeout_at(until, turn).await.ok().flatten(),

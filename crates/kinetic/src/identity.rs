@@ -14,7 +14,7 @@ pub const FACTORY_KEY: &[u8] = b"asdfasdf";
 /// HMAC with SHA-1, the only algorithm of the protocol.
 const HMAC_SHA1: i32 = 1;
 /// The priority of requests that name none.
-pub(crate) const PRIORITY_NORMAL: i32 = 5;
+const PRIORITY_NORMAL: i32 = 5;
 /// The lowest and the highest priority.
 pub(crate) const PRIORITIES: std::ops::RangeInclusive<i32> = 1..=9;
 
@@ -164,6 +164,11 @@ impl Identity {
     /// Whether a key is that of a slice which appears to it over such a link.
     pub fn shows(&self, key: &[u8], tls: bool) -> bool {
         key.starts_with(SLICES) && self.slices(tls).any(|value| key.starts_with(value))
+    }
+
+    /// The priority of a request that may name one: the normal one, or the highest of the identity where that is less.
+    pub(crate) fn priority(&self, named: Option<i32>) -> i32 {
+        named.unwrap_or_else(|| self.max_priority.map_or(PRIORITY_NORMAL, |most| most.min(PRIORITY_NORMAL)))
     }
 
     pub(crate) fn check_priority(&self, priority: i32) -> Result<(), Failure> {

@@ -115,6 +115,14 @@ async fn a_scope_may_need_tls_and_an_identity_a_low_priority() {
         client.priority = priority;
         assert_eq!(get(&mut client, b"k").await.code, code, "{priority:?}");
     }
+    // A client of before this field was there sends none.
+    let least = Acl { max_priority: Some(3), ..acl(6, vec![scope(b"", &[Permission::Read])]) };
+    assert_eq!(set(&mut admin, vec![least]).await, Code::Success);
+    let mut client = as_identity(&server, 6, true).await;
+    for (priority, code) in [(None, Code::NotFound), (Some(3), Code::NotFound), (Some(4), Code::NotAuthorized)] {
+        client.priority = priority;
+        assert_eq!(get(&mut client, b"k").await.code, code, "{priority:?}");
+    }
 }
 
 #[tokio::test]
