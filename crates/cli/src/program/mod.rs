@@ -4,6 +4,7 @@ mod graph;
 mod lines;
 mod run;
 mod spread;
+mod versions;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -171,6 +172,11 @@ async fn load(args: &LoadArgs, at: &Drives<'_>) -> Result<(), CliError> {
             }
         }
         if let Some((module, count)) = loaded {
+            if faults.is_empty()
+                && let Err(fault) = versions::check_loaded(&doors, &module).await
+            {
+                faults.push(fault);
+            }
             terminal::tell(format_args!(
                 "loaded {}, {}, {}, on {}",
                 module.name,
@@ -253,7 +259,7 @@ async fn remove(args: &RemoveArgs, doors: &[Arc<dyn Door>]) -> Result<(), CliErr
 mod tests {
     use super::*;
 
-    fn module(name: &str, sha256: &str) -> StoredModule {
+    pub(super) fn module(name: &str, sha256: &str) -> StoredModule {
         let ssdlet = |name: &str, arguments: &[&str], inputs: &[&str], outputs: &[&str]| {
             let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
             DeclaredSsdlet { name: name.into(), arguments: texts(arguments), inputs: texts(inputs), outputs: texts(outputs) }

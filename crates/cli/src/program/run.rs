@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::graph::Graph;
 use super::lines::{LineFormat, Lines};
 use super::spread;
+use super::versions::check_alike;
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::target::TargetArgs;
@@ -80,7 +81,11 @@ pub(super) async fn run(args: &RunArgs, doors: Vec<Arc<dyn Door>>) -> Result<(),
         (None, program) => Graph::of_one(program.as_deref().unwrap_or_default(), &args.arguments),
     };
     match &graph.places {
-        None => run_at_each(args, graph, chosen(args, doors)?).await,
+        None => {
+            let doors = chosen(args, doors)?;
+            check_alike(&doors, graph.ssdlets.iter().map(|ssdlet| ssdlet.module.as_str())).await?;
+            run_at_each(args, graph, doors).await
+        }
         Some(_) if args.at.is_some() => {
             Err(CliError::user("the file says at which drives its SSDlets lie; --at cannot say it, too"))
         }
