@@ -1,6 +1,7 @@
 //! `pithead device`: profiles of devices, built in or in a user's file.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -196,11 +197,15 @@ pub(crate) fn modelled(named: &str) -> Result<Profile, CliError> {
 }
 
 fn read(path: &Path) -> Result<String, CliError> {
-    let size = std::fs::metadata(path).map_err(|error| CliError::file(path, error))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(CliError::user(format!("a profile has at most {FILE_BYTES_MAX} bytes, this one {size}")).at(path.display()));
+    let file = File::open(path).map_err(|error| CliError::file(path, error))?;
+    let mut bytes = Vec::new();
+    // Of a file that has no end, such as /dev/zero, nothing says so beforehand.
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| CliError::file(path, error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(
+            CliError::user(format!("a profile has at most {FILE_BYTES_MAX} bytes, and this one has more")).at(path.display())
+        );
     }
-    let bytes = std::fs::read(path).map_err(|error| CliError::file(path, error))?;
     String::from_utf8(bytes).map_err(|_| CliError::user("a profile is text in UTF-8").at(path.display()))
 }
 
