@@ -1,23 +1,23 @@
 //! [`Bound`]: one session's sub-plan, ready to run.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::physical_plan::memory::MemoryStream;
-use datafusion::physical_plan::{displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion::prelude::SessionConfig;
-use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_functions::{EngineOptions, fault_from_datafusion, lone_leaf, planning_state, ready_to_run, run_context};
 use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, boxed};
 use pithead_plan::{ResultShape, combine, narrowed};
@@ -71,8 +71,8 @@ impl Bound {
         let parts: Vec<Arc<TablePart>> =
             request.parts.iter().enumerate().map(|(number, data)| Arc::new(part(number, data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
-        let template = Template::of(&request, &options).await?;
-        let state = planning_state(&options);
+        let mut state = planning_state(&options);
+        let template = Template::of(&request, &mut state).await?;
         let tables = tables(&parts, &request)?;
         let (name, plan) = (&request.parts[0].name, template.plan(&tables)?);
         check(plan.schema().as_arrow(), &request.schema)?;
@@ -258,21 +258,26 @@ impl Bound {
         schema: &SchemaRef,
         round: &Arc<Round>,
     ) -> Result<SendableRecordBatchStream, Fault> {
-        let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
-        let physical = planned.and_then(with_keys).and_then(with_codes).map_err(fault_from_datafusion)?;
+        let physical = self.physical(ready).await.map_err(fault_from_datafusion)?;
         tracing::trace!(plan = %displayable(physical.as_ref()).indent(false), "round");
         let config = narrowed(self.state.config().clone().with_extension(Arc::clone(round)), &physical);
-        let context = task_context(&self.state, config, &self.runtime);
+        let context = run_context(&self.state, config, Arc::clone(&self.runtime));
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
         Ok(conform(rows, schema))
     }
-}
 
-/// Functions are in the plans already; a context has them for those that read plans.
-fn task_context(state: &SessionState, config: SessionConfig, runtime: &Arc<RuntimeEnv>) -> Arc<TaskContext> {
-    let (session, runtime) = (state.session_id().to_owned(), Arc::clone(runtime));
-    let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-    Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, runtime))
+    /// The physical plan of what is [`ready_to_run`], for one run.
+    async fn physical(&self, ready: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        if let LogicalPlan::TableScan(scan) = ready
+            && let Some(table) = slice_table(&scan.source)
+        {
+            let filters: Vec<Expr> = unnormalize_cols(scan.filters.iter().cloned());
+            let leaf = table.scan(&self.state, scan.projection.as_ref(), &filters, scan.fetch).await?;
+            return lone_leaf(leaf, self.state.config_options());
+        }
+        let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
+        planned.and_then(with_keys).and_then(with_codes)
+    }
 }
 
 /// A table of these rows, whose columns are numbered: an output may have several of one name.

@@ -23,9 +23,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
-use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_functions::{
+    EngineOptions, Registry, fault_from_datafusion, optimize, planning_state, ready_to_run, without_tables,
+};
 use pithead_model::{DatasetName, Fault, boxed, near_names};
 use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
+use tokio::sync::OnceCell;
 
 use crate::narrow::narrow;
 use crate::table::{Feed, pushed_down};
@@ -38,7 +41,11 @@ const PLAN_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a constant in one at most.
 const LITERAL_BYTES_MAX: usize = 4 << 10;
 
-static KEPT: LazyLock<Mutex<LruCache<Key, Arc<Template>>>> = LazyLock::new(|| Mutex::new(LruCache::new(KEPT_MAX)));
+/// A template, or none where it may not be kept, once it is made. Drives of one process are often asked for the same at the same time, and
+/// one makes it for all.
+type Cell = Arc<OnceCell<Option<Arc<Template>>>>;
+
+static KEPT: LazyLock<Mutex<LruCache<Key, Cell>>> = LazyLock::new(|| Mutex::new(LruCache::new(KEPT_MAX)));
 
 /// A sub-plan over stand-ins.
 #[derive(Debug)]
@@ -70,7 +77,7 @@ pub async fn output_schema(
 }
 
 /// Everything that a template hangs on.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Key {
     plan: PlanBytes,
     parts: Vec<(DatasetName, SchemaRef)>,
@@ -113,36 +120,56 @@ impl Key {
 }
 
 impl Template {
-    /// The request's sub-plan, read and optimised now or before.
-    pub(crate) async fn of(request: &BindRequest, options: &EngineOptions) -> Result<Arc<Self>, Fault> {
+    /// The request's sub-plan, read and optimised now or before. `state` is without tables, before and after.
+    pub(crate) async fn of(request: &BindRequest, state: &mut SessionState) -> Result<Arc<Self>, Fault> {
         let key = Key::of(request);
-        if let Some(found) = KEPT.lock().get(&key) {
-            return Ok(Arc::clone(found));
+        if key.bytes() > PLAN_BYTES_MAX {
+            return Self::make(request, state).await;
         }
-        let made = Arc::new(Self::make(request, options).await?);
-        if key.bytes() <= PLAN_BYTES_MAX && made.may_be_kept().map_err(fault_from_datafusion)? {
-            KEPT.lock().put(key, Arc::clone(&made));
+        let cell = Arc::clone(KEPT.lock().get_or_insert(key.clone(), Cell::default));
+        let mut own = None;
+        let (making, mine) = (&mut *state, &mut own);
+        let make = || async move {
+            let made = mine.insert(Self::make(request, making).await?);
+            Ok(made.may_be_kept().map_err(fault_from_datafusion)?.then(|| Arc::clone(made)))
+        };
+        let kept = cell.get_or_try_init(make).await;
+        match kept {
+            Ok(Some(kept)) => Ok(Arc::clone(kept)),
+            // It may come out otherwise for each.
+            Ok(None) => match own {
+                Some(own) => Ok(own),
+                None => Self::make(request, state).await,
+            },
+            Err(fault) => {
+                KEPT.lock().pop(&key);
+                Err(fault)
+            }
         }
-        Ok(made)
     }
 
     /// Whether the request's sub-plan was read and optimised before, so that binding it takes no time to speak of.
     pub(crate) fn is_kept(request: &BindRequest) -> bool {
-        KEPT.lock().contains(&Key::of(request))
+        KEPT.lock().peek(&Key::of(request)).is_some_and(|cell| matches!(cell.get(), Some(Some(_))))
     }
 
-    async fn make(request: &BindRequest, options: &EngineOptions) -> Result<Self, Fault> {
-        let state = planning_state(options);
-        register(&state, request)?;
+    async fn make(request: &BindRequest, state: &mut SessionState) -> Result<Arc<Self>, Fault> {
+        register(state, request)?;
+        let made = Self::read(request, state).await;
+        without_tables(state);
+        made.map(Arc::new)
+    }
+
+    async fn read(request: &BindRequest, state: &SessionState) -> Result<Self, Fault> {
         let driving = request.parts.first().ok_or(ExecError::NoParts)?;
         let consumed = match &request.plan {
             PlanBytes::Substrait(bytes) => {
-                consume(bytes, &state).await.map_err(|error| named_table(Fault::from(error), request))?
+                consume(bytes, state).await.map_err(|error| named_table(Fault::from(error), request))?
             }
             PlanBytes::Scan { dataset, columns } => scan_plan(dataset, columns, driving)?,
         };
         let consumed = drive(consumed, driving)?;
-        let plan = state.optimize(&consumed).and_then(narrow).map_err(fault_from_datafusion)?;
+        let plan = optimize(state, &consumed).and_then(narrow).map_err(fault_from_datafusion)?;
         let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
         Ok(Self { shape: shape(&consumed, &request.functions), consumed, plan, ready })
     }

@@ -4,12 +4,14 @@
 //! "without end" in many tables. Of the third, `date_part('year', t) < 3000` becomes a comparison of `t` with the moment at which that
 //! year begins, and with NULL where the unit of `t` does not reach it, or a zone's clocks left out that moment.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array};
+use arrow::compute::kernels::cast_utils::IntervalUnit;
 use arrow::compute::kernels::zip::zip;
-use arrow::compute::{is_not_null, not, nullif};
-use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
+use arrow::compute::{cast, is_not_null, not, nullif};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions::datetime;
@@ -106,7 +108,10 @@ impl ScalarUDFImpl for FarMoments {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.computed == Computed::Part {
-            return self.near.invoke_with_args(args);
+            return match part_of_duration(&args)? {
+                Some(part) => Ok(part),
+                None => self.near.invoke_with_args(args),
+            };
         }
         let Some(DataType::Timestamp(TimeUnit::Microsecond, zone)) = args.args.get(1).map(ColumnarValue::data_type) else {
             return self.near.invoke_with_args(args);
@@ -132,6 +137,41 @@ impl ScalarUDFImpl for FarMoments {
         let near = self.near.invoke_with_args(ScalarFunctionArgs { number_rows, ..args })?.to_array(number_rows)?;
         as_given(zip(&is_far, &far, &near)?, is_scalar)
     }
+}
+
+/// A part of the time between two moments: of its days, and of the hours, minutes and seconds that are left, as in PostgreSQL; its epoch
+/// are all of its seconds. DataFusion 55.2 gives all of it in the part's unit, whole. None: it is of something else, or another part.
+fn part_of_duration(args: &ScalarFunctionArgs) -> Result<Option<ColumnarValue>> {
+    let [ColumnarValue::Scalar(part), durations] = args.args.as_slice() else { return Ok(None) };
+    let (Some(part), DataType::Duration(unit)) = (part.try_as_str().flatten(), durations.data_type()) else { return Ok(None) };
+    let per_second: i64 = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let is_scalar = matches!(durations, ColumnarValue::Scalar(_));
+    let ticks = cast(&durations.to_array(if is_scalar { 1 } else { args.number_rows })?, &DataType::Int64)?;
+    let ticks = ticks.as_primitive::<Int64Type>();
+    let (minute, hour, day) = (60 * per_second, 3_600 * per_second, 86_400 * per_second);
+    let seconds_in =
+        |many: i64| move |ticks: i64| (i128::from(ticks % minute) * i128::from(many) / i128::from(per_second)) as i64;
+    let part = part.trim_matches(['\'', '"']);
+    if part.eq_ignore_ascii_case("epoch") {
+        let seconds: Float64Array = ticks.unary(|ticks| ticks as f64 / per_second as f64);
+        return as_given(Arc::new(seconds), is_scalar).map(Some);
+    }
+    let whole: Int64Array = match IntervalUnit::from_str(part) {
+        Ok(IntervalUnit::Day) => ticks.unary(|ticks| ticks / day),
+        Ok(IntervalUnit::Hour) => ticks.unary(|ticks| ticks % day / hour),
+        Ok(IntervalUnit::Minute) => ticks.unary(|ticks| ticks % hour / minute),
+        Ok(IntervalUnit::Second) => ticks.unary(seconds_in(1)),
+        Ok(IntervalUnit::Millisecond) => ticks.unary(seconds_in(1_000)),
+        Ok(IntervalUnit::Microsecond) => ticks.unary(seconds_in(1_000_000)),
+        Ok(IntervalUnit::Nanosecond) => ticks.unary(seconds_in(1_000_000_000)),
+        _ => return Ok(None),
+    };
+    as_given(cast(&whole, args.return_field.data_type())?, is_scalar).map(Some)
 }
 
 /// The moments that nanoseconds reach, and the others, each with NULL for the rest: what is computed of one is the same whatever is beside

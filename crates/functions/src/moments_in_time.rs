@@ -12,7 +12,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, cast};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::at_zone::{AT_ZONE, as_it_is, at_zone, has_zone};
@@ -56,6 +56,7 @@ impl AnalyzerRule for Moments {
                         .transform_data(|part| by_moment(part, &schema).transform_data(|part| zone.shown(part, &schema)))
                 })
             })?;
+            let node = node.transform_data(|node| zone.keys(node))?;
             is_changed |= node.transformed;
             if is_changed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
         })?;
@@ -76,6 +77,10 @@ fn is_same(one: &str, other: &str) -> bool {
 
 /// Functions of a moment whose result hangs on a zone.
 const IN_ZONE: [&str; 6] = ["date_bin", "date_part", "date_trunc", "to_char", "to_date", "to_time"];
+
+/// What `x = ANY (list)` is planned as, and a list that is written out.
+const IN_ARRAY: &str = "array_has";
+const ARRAY: &str = "make_array";
 
 impl SessionZone {
     pub(crate) fn of(config: &ConfigOptions) -> Self {
@@ -142,14 +147,17 @@ impl SessionZone {
                 Transformed::new_transformed(Expr::Between(Between { expr, negated, low, high }), changed)
             }
             Expr::InList(InList { expr, list, negated }) => {
-                let of = expr.get_type(schema)?;
-                let zoned = has_zone(&of).then_some(&of);
-                let list = each(list, |member| self.moment_of(member, zoned, schema));
+                let mut operands = std::iter::once(expr.as_ref()).chain(&list);
+                let zoned = operands.find_map(|operand| operand.get_type(schema).ok().filter(has_zone));
+                let list = each(list, |member| self.moment_of(member, zoned.as_ref(), schema));
+                let expr = self.moment_of(*expr, zoned.as_ref(), schema);
+                let of = expr.data.get_type(schema)?;
                 let is_told = list.data.iter().all(|member| is_told(member, &of, schema));
-                let expr = if is_told { expr } else { Box::new(as_it_is(cast(*expr, in_micros(&of)))) };
-                let changed = list.transformed || !is_told;
+                let changed = expr.transformed || list.transformed || !is_told;
+                let expr = Box::new(if is_told { expr.data } else { as_it_is(cast(expr.data, in_micros(&of))) });
                 Transformed::new_transformed(Expr::InList(InList { expr, list: list.data, negated }), changed)
             }
+            Expr::ScalarFunction(function) if function.func.name() == IN_ARRAY => self.in_array(function, schema),
             expr => Transformed::no(expr),
         })
     }
@@ -185,6 +193,51 @@ impl SessionZone {
             let (of, of_column) = (value.get_type(schema)?, column.get_type(within)?);
             Ok((self.moment(value, &of_column, schema), self.moment(column, &of, within)))
         })
+    }
+
+    /// A list and the value that it is searched for: a wall time among moments, or a moment among wall times that are written out.
+    fn in_array(&self, function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+        let ScalarFunction { func, args } = function;
+        let call = |args| Expr::ScalarFunction(ScalarFunction { func, args });
+        let (list, value) = match <[Expr; 2]>::try_from(args) {
+            Ok([list, value]) => (list, value),
+            Err(args) => return Transformed::no(call(args)),
+        };
+        let member = match list.get_type(schema) {
+            Ok(DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _)) => Some(of.data_type().clone()),
+            _ => None,
+        };
+        let zoned = value.get_type(schema).ok().filter(has_zone);
+        let value = self.moment_among(value, member.filter(has_zone).as_ref(), schema);
+        let list = match list {
+            Expr::ScalarFunction(made) if made.func.name() == ARRAY => {
+                let members = each(made.args, |member| self.moment_among(member, zoned.as_ref(), schema));
+                members.update_data(|args| Expr::ScalarFunction(ScalarFunction { func: made.func, args }))
+            }
+            other => Transformed::no(other),
+        };
+        Transformed::new_transformed(call(vec![list.data, value.data]), list.transformed || value.transformed)
+    }
+
+    /// A wall time as a moment of exactly a type.
+    fn moment_among(&self, expr: Expr, of: Option<&DataType>, schema: &DFSchema) -> Transformed<Expr> {
+        let Some(of) = of else { return Transformed::no(expr) };
+        let moment = self.moment(expr, of, schema);
+        if moment.transformed { moment.update_data(|moment| cast(moment, of.clone())) } else { moment }
+    }
+
+    /// The keys of a join, which may be wall times beside moments.
+    fn keys(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
+        let schema = merge_schema(&[&join.left, &join.right]);
+        let mut changed = false;
+        let pair = |(left, right)| {
+            let pair = self.moments([left, right], &schema);
+            changed |= pair.iter().any(|key| key.transformed);
+            pair.map(|key| key.data).into()
+        };
+        let on = join.on.into_iter().map(pair).collect();
+        Ok(Transformed::new_transformed(LogicalPlan::Join(Join { on, ..join }), changed))
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Transformed<Expr> {

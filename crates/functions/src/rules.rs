@@ -108,7 +108,7 @@ pub(crate) fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + 
     let mut rules = PhysicalOptimizer::new().rules;
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
-    FilterProjections::before_each(&mut rules);
+    FilterProjections::in_place(&mut rules);
     OrdersHold::before_check(&mut rules);
     rules.insert(0, Arc::new(AnyOrder));
     rules.push(Arc::new(WholeSorts));

@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use pithead_model::PAGE_ROWS;
@@ -19,6 +19,7 @@ use crate::bounded::SessionMemory;
 use crate::by_type::by_type_udfs;
 use crate::counted_rows::counted_rows_udwfs;
 use crate::far_moments::{Extracts, far_moments_udfs};
+use crate::has_lists::has_lists_udfs;
 use crate::intervals::{Products, age_udf, times_udf};
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
@@ -113,6 +114,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .chain(far_moments_udfs())
         .chain(series_udfs())
         .chain(octets_udfs())
+        .chain(has_lists_udfs())
         .chain(read_moments_udfs())
         .chain(crate::whole_decimals::whole_decimals_udfs())
         .for_each(|function| context.register_udf(function));
@@ -126,6 +128,14 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
 pub fn planning_state(options: &EngineOptions) -> SessionState {
     let mut state = made(options).as_ref().clone();
     *state.config_mut() = session_config(options);
+    without_tables(&mut state);
+    // Expressions take the settings, and with them the session's memory, from here.
+    state.mark_start_execution();
+    state
+}
+
+/// Gives a state a new catalogue.
+pub fn without_tables(state: &mut SessionState) {
     let catalog = MemoryCatalogProvider::new();
     let names = &state.config_options().catalog;
     // A new catalogue takes any schema.
@@ -133,9 +143,6 @@ pub fn planning_state(options: &EngineOptions) -> SessionState {
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(names.default_catalog.clone(), Arc::new(catalog));
     state.register_catalog_list(Arc::new(catalogs));
-    // Expressions take the settings, and with them the session's memory, from here.
-    state.mark_start_execution();
-    state
 }
 
 /// The state that was made for a time zone and functions.
@@ -150,6 +157,13 @@ fn made(options: &EngineOptions) -> Arc<SessionState> {
     let (time_zone, functions) = key.clone();
     let make = || Arc::new(session_state(&EngineOptions { time_zone, functions, ..EngineOptions::default() }));
     Arc::clone(made.entry(key).or_insert_with(make))
+}
+
+/// What a plan runs in. Functions are in the plan already, so the context has none, which only those need that read plans.
+pub fn run_context(state: &SessionState, config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
+    let session = state.session_id().to_owned();
+    let (scalar, aggregate, window, higher_order) = Default::default();
+    Arc::new(TaskContext::new(None, session, config, scalar, higher_order, aggregate, window, runtime))
 }
 
 fn session_config(options: &EngineOptions) -> SessionConfig {

@@ -11,13 +11,12 @@ use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
     DurationNanosecondType, DurationSecondType, FieldRef, Int64Type, TimeUnit, UInt64Type,
 };
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::Result;
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
-    StatisticsArgs,
 };
 
 use crate::sliding::SlidingFloats;
@@ -135,13 +134,11 @@ impl AggregateUDFImpl for CheckedSum {
         self.standard.set_monotonicity(data_type)
     }
 
-    fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
-        self.standard.value_from_stats(statistics)
-    }
-
     fn documentation(&self) -> Option<&Documentation> {
         self.standard.documentation()
     }
+
+    // `value_from_stats` stays at its default: DataFusion's takes the sum of a constant column below a join for the one above it.
 
     // `simplify_expr_op_literal` stays at its default. DataFusion's turns `sum(x + c)` into `sum(x) + c * count(x)`,
     // whose arithmetic wraps where the sum would not.

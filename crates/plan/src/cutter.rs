@@ -21,7 +21,6 @@ use datafusion::logical_expr::{
 use pithead_functions::conjunction;
 use pithead_model::Level;
 
-use crate::decompose::remote;
 use crate::expression::{any_stays, stays};
 use crate::facts::{KeyClasses, Scheme};
 use crate::known_rows::KnownRows;
@@ -190,7 +189,7 @@ impl<'a> Cutter<'a> {
 
     /// The point over a plan that was visited already. Where all of it is at the drives, there is nothing to plan anew.
     pub(crate) fn replan_point_over(&self, point: &ReplanPoint, below: Outcome) -> Outcome {
-        if self.is_draft() || remote(&below.host).is_some() {
+        if self.is_draft() || RemoteScan::of(&below.host).is_some() {
             return below;
         }
         let host = ReplanPoint { input: below.host, region: Arc::clone(&point.region) }.node();

@@ -113,7 +113,7 @@ impl<'a> Decomposer<'a> {
     async fn finish(&mut self, host: &LogicalPlan, samples: &Samples) -> Result<Finished, PlanError> {
         let mut found = Vec::new();
         host.apply(|node| {
-            found.extend(remote(node).cloned());
+            found.extend(RemoteScan::of(node).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
         let mut sub_plans = Vec::new();
@@ -131,7 +131,7 @@ impl<'a> Decomposer<'a> {
             sub_plans.push(Arc::new(numbered));
         }
         let mut next = sub_plans.iter();
-        let numbered = host.clone().transform_down(|node| match remote(&node) {
+        let numbered = host.clone().transform_down(|node| match RemoteScan::of(&node) {
             Some(scan) => {
                 let sub_plan = next.next().cloned().unwrap_or_else(|| Arc::clone(&scan.sub_plan));
                 let node = RemoteScan { sub_plan, schema: Arc::clone(&scan.schema) };
@@ -188,13 +188,6 @@ enum Finished {
     Plan(LogicalPlan, Vec<Arc<SubPlan>>),
     /// Finds operators that do not survive the wire, and how they fail.
     Refused(HashMap<LogicalPlan, String>),
-}
-
-pub(crate) fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
-    match plan {
-        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
-        _ => None,
-    }
 }
 
 /// The columns of a plan that is only a scan.

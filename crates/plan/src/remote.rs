@@ -84,6 +84,16 @@ pub struct RemoteScan {
     pub schema: DFSchemaRef,
 }
 
+impl RemoteScan {
+    /// The node's scan, if it is one.
+    pub fn of(plan: &LogicalPlan) -> Option<&RemoteScan> {
+        match plan {
+            LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
 impl PartialEq for RemoteScan {
     fn eq(&self, other: &Self) -> bool {
         self.sub_plan.number == other.sub_plan.number

@@ -16,10 +16,9 @@ use pithead_functions::Registry;
 use pithead_model::{DatasetName, Level};
 
 use crate::combine::{ResultShape, shape};
-use crate::decompose::remote;
 use crate::expression::any_stays;
 use crate::recursion::stands_alone;
-use crate::{Catalogue, SubPlan};
+use crate::{Catalogue, RemoteScan, SubPlan};
 
 /// An operator that only hands on rows. The plan below it may be changed while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +60,7 @@ impl ReplanPoint {
         let mut found: Option<Arc<SubPlan>> = None;
         let rows = |sub_plan: &Arc<SubPlan>| sub_plan.datasets[0].dataset.rows();
         let looked = self.input.apply(|node| {
-            if let Some(scan) = remote(node) {
+            if let Some(scan) = RemoteScan::of(node) {
                 let sub_plan = &scan.sub_plan;
                 let may = datasets.contains(sub_plan.driving())
                     && sub_plan.level_max == Level::Whole

@@ -1,5 +1,6 @@
 //! [`Checked`]: an operator in the form of a function that checks its result.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -75,13 +76,33 @@ impl Checked {
         }
     }
 
-    fn named(&self, arguments: Vec<String>) -> Result<String> {
-        match (self.operator(), arguments.as_slice()) {
-            (Some(operator), [left, right]) => Ok(format!("{left} {operator} {right}")),
-            (None, [value]) => Ok(format!("(- {value})")),
+    /// Writes the operator's name. A chain of operators is as deep as it is long, and rules ask for the name of each part of it: to make
+    /// a text of each operand first would take the cube of its length.
+    fn write_name(&self, arguments: &[Expr], name: &mut String) -> Result<()> {
+        match (self.operator(), arguments) {
+            (Some(operator), [left, right]) => {
+                write_operand(left, name)?;
+                write!(name, " {operator} ")?;
+                write_operand(right, name)
+            }
+            (None, [value]) => {
+                name.push_str("(- ");
+                write_operand(value, name)?;
+                name.push(')');
+                Ok(())
+            }
             _ => internal_err!("{:?} has other arguments than its operator", self.operation),
         }
     }
+}
+
+fn write_operand(operand: &Expr, name: &mut String) -> Result<()> {
+    if let Expr::ScalarFunction(call) = operand
+        && let Some(checked) = call.func.inner().downcast_ref::<Checked>()
+    {
+        return checked.write_name(&call.args, name);
+    }
+    Ok(write!(name, "{}", operand.schema_name())?)
 }
 
 impl ScalarUDFImpl for Checked {
@@ -100,7 +121,9 @@ impl ScalarUDFImpl for Checked {
 
     /// The operator's name, so that columns keep their names.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        self.named(arguments.iter().map(|argument| argument.schema_name().to_string()).collect())
+        let mut name = String::new();
+        self.write_name(arguments, &mut name)?;
+        Ok(name)
     }
 
     fn signature(&self) -> &Signature {
@@ -131,5 +154,23 @@ impl ScalarUDFImpl for Checked {
             [value] => negate(value),
             _ => internal_err!("{:?} has other arguments than its operator", self.operation),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    #[test]
+    fn a_checked_operator_is_named_as_the_plain_one() {
+        let product = Checked::call(Operation::Multiply, vec![col("b"), lit(2)]);
+        let sum = Checked::call(Operation::Add, vec![col("a"), product]);
+        let negated = Checked::call(Operation::Negate, vec![sum]);
+        let plain = -(col("a") + col("b") * lit(2));
+        assert_eq!(negated.schema_name().to_string(), plain.schema_name().to_string());
+        let chain = (0..200).fold(col("a"), |chain, _| Checked::call(Operation::Add, vec![chain, col("a")]));
+        assert_eq!(chain.schema_name().to_string().len(), 1 + 200 * " + a".len());
     }
 }

@@ -86,3 +86,52 @@ async fn a_moment_is_truncated_alike_beside_any_other() {
     let binned = of(&with_far, "date_bin(INTERVAL '1 hour', arrow_cast(z, 'Timestamp(Microsecond, None)'))");
     assert_eq!(column("UTC", &binned).await[0], "1730610000000000");
 }
+
+/// A regression: only a comparison and BETWEEN took a wall time beside a moment for one of the zone, and these for one of UTC.
+#[tokio::test]
+async fn a_wall_time_is_looked_for_among_moments_as_one_of_the_zone() {
+    let at = "timestamptz '2024-07-01 12:00-04'";
+    let moments = format!("(SELECT {at} AS w)");
+    for (condition, expected) in [
+        (format!("w IN ({at})"), 1),
+        (format!("w NOT IN ({at})"), 0),
+        (format!("d IN (timestamptz '2024-07-01 00:00-04', {at})"), 1),
+        ("z IN (timestamp '2024-07-01 08:00')".to_owned(), 1),
+        (format!("array_has([{at}], w)"), 1),
+        ("array_has([timestamp '2024-07-01 08:00'], z)".to_owned(), 1),
+        ("array_has([timestamp '2024-07-01 12:00'], w)".to_owned(), 1),
+    ] {
+        let sql = format!("SELECT count(*) FROM {ROW} WHERE {condition}");
+        assert_eq!(value(NEW_YORK, &sql).await, expected.to_string(), "{condition}");
+    }
+    for (sql, expected) in [
+        (format!("SELECT count(*) FROM {ROW} JOIN {moments} AS m USING (w)"), 1),
+        (format!("SELECT count(*) FROM {ROW} FULL JOIN {moments} AS m USING (w)"), 1),
+        (format!("SELECT count(*) FROM (SELECT w FROM {ROW} INTERSECT SELECT w FROM {moments} AS m) AS x"), 1),
+        (format!("SELECT count(*) FROM (SELECT w FROM {ROW} EXCEPT SELECT w FROM {moments} AS m) AS x"), 0),
+    ] {
+        assert_eq!(value(NEW_YORK, &sql).await, expected.to_string(), "{sql}");
+    }
+    assert_eq!(value("UTC", &format!("SELECT count(*) FROM {ROW} WHERE w IN ({at})")).await, "0");
+}
+
+/// A regression: parts of a time between moments were all of it in that unit, whole.
+#[tokio::test]
+async fn parts_of_a_time_between_moments_are_those_of_its_days_and_hours() {
+    let row = "(SELECT timestamp '2024-01-03 12:05:06.75' AS b, timestamp '2024-01-01' AS a, \
+               arrow_cast('2300-01-01', 'Timestamp(Microsecond, None)') AS far, arrow_cast(0, 'Timestamp(Microsecond, None)') AS first)";
+    for (part, expected) in [
+        ("extract(epoch FROM b - a)", "216306.75"),
+        ("extract(epoch FROM a - b)", "-216306.75"),
+        ("extract(epoch FROM far - first)", "10413792000.0"),
+        ("extract(day FROM b - a)", "2"),
+        ("extract(hour FROM b - a)", "12"),
+        ("extract(minute FROM b - a)", "5"),
+        ("extract(second FROM b - a)", "6"),
+        ("date_part('milliseconds', b - a)", "6750"),
+        ("extract(hour FROM a - b)", "-12"),
+        ("extract(hour FROM NULL::timestamp - a)", ""),
+    ] {
+        assert_eq!(value("UTC", &format!("SELECT {part} FROM {row} AS t")).await, expected, "{part}");
+    }
+}

@@ -238,7 +238,13 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
             Ok(Transformed::yes(Expr::InList(InList { expr: Box::new(one_value(*expr)), list, negated })))
         }
         Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_ambiguous(expr, schema)) => chosen(case),
-        Expr::ScalarFunction(function) if function.args.iter().any(|arg| is_ambiguous(arg, schema)) => called(function, schema),
+        // The type of a long chain of functions takes long to find, so names come first.
+        Expr::ScalarFunction(function) if compares_arguments(&function) => {
+            match function.args.iter().any(|arg| is_ambiguous(arg, schema)) {
+                true => called(function, schema),
+                false => Ok(Transformed::no(Expr::ScalarFunction(function))),
+            }
+        }
         expr => Ok(Transformed::no(expr)),
     }
 }
@@ -251,14 +257,17 @@ fn chosen(case: Case) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::Case(Case { expr, when_then_expr, ..case })))
 }
 
-/// A function that compares its arguments or the values within them, if it is one of those.
+/// Whether a function compares its arguments or the values within them.
+fn compares_arguments(function: &ScalarFunction) -> bool {
+    let name = function.func.name();
+    name == "nullif" || COMPARING.contains(&name)
+}
+
+/// A function that compares its arguments or the values within them.
 fn called(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let name = function.func.name();
     if name == "nullif" {
         return either(function, schema);
-    }
-    if !COMPARING.contains(&name) {
-        return Ok(Transformed::no(Expr::ScalarFunction(function)));
     }
     let args = function.args.into_iter().map(|arg| plain(arg, schema)).collect();
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
