@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
     pub(crate) schema: Option<SchemaRef>,
     /// Its placeholders.
     pub(crate) parameters: SchemaRef,
-    /// Its plan, where it has no placeholders.
+    /// Its plan, with NULL for each placeholder.
     planned: Option<Arc<Statement>>,
     /// What was bound last.
     bound: Mutex<Values>,
@@ -53,7 +53,7 @@ impl Prepared {
         refuse_set(&sql)?;
         let (types, statement) = planned(&session, &sql).await?;
         let schema = statement.schema().map(|schema| answer_schema(schema));
-        let planned = types.is_empty().then(|| Arc::new(statement));
+        let planned = Some(Arc::new(statement));
         let parameters = parameter_schema(&types);
         Ok(Prepared { sql, plan_bytes: 0, session, schema, parameters, planned, bound: Mutex::default() })
     }

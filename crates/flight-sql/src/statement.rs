@@ -53,7 +53,7 @@ pub(crate) struct Returning {
 }
 
 /// Makes a statement ready. A query is planned; one that has no rows is run at once, since clients may never fetch these.
-/// `planned`: its plan, where it has no placeholders and was planned before.
+/// `planned`: its plan, where it was planned before, with other values or none.
 pub(crate) async fn ready(
     session: Arc<Session>,
     sql: &str,
@@ -64,7 +64,8 @@ pub(crate) async fn ready(
     let mut more = values.each();
     let first = match (planned, more.next().transpose()?) {
         (Some(planned), None) => planned,
-        (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
+        (Some(planned), Some(values)) => Arc::new(planned.bind(&session, &values).await?),
+        (None, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
     let schema = answer_schema(schema);
@@ -116,15 +117,15 @@ impl Returning {
 impl PlannedQuery {
     /// Runs it for its caller, whose rights may be others by now.
     pub(crate) async fn rows(self, caller: &Caller) -> Result<Rows, Fault> {
-        let PlannedQuery { session, first, sql, more, written, schema, .. } = self;
+        let PlannedQuery { session, first, more, written, schema, .. } = self;
         if let Some(rows) = written {
             return Ok(stream::iter(rows).map(move |batch| conform(&batch, &schema)).boxed());
         }
         session.set_caller(Arc::clone(&caller.identity));
         let Answer { rows, .. } = first.run(&session).await?;
         let further = stream::iter(more).then(move |values| {
-            let (session, sql) = (Arc::clone(&session), sql.clone());
-            async move { session.run_with(&sql, &values?).await.map(|answer| answer.rows) }
+            let (session, first) = (Arc::clone(&session), Arc::clone(&first));
+            async move { first.run_with(&session, &values?, &Arc::default()).await.map(|answer| answer.rows) }
         });
         let rows = rows.chain(further.try_flatten());
         Ok(rows.map(move |batch| conform(&batch?, &schema)).boxed())

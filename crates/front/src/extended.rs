@@ -115,7 +115,7 @@ impl Talk {
         let planned = during(&mut self.link, &self.place.cancel, planning).await?;
         let planned = planned.map_err(|fault| Complaint::of(&fault, &prepared.sql))??;
         (prepared.types, prepared.inferred) = (planned.types, planned.inferred);
-        (prepared.schema, prepared.statement) = (planned.schema, planned.statement);
+        (prepared.schema, prepared.statement) = (planned.schema, Some(planned.statement));
         Ok(())
     }
 
@@ -277,7 +277,7 @@ struct Planned {
     types: Vec<u32>,
     inferred: Vec<Option<DataType>>,
     schema: Option<SchemaRef>,
-    statement: Option<Statement>,
+    statement: Statement,
 }
 
 /// Finds out the types of a statement's parameters, and its columns.
@@ -306,9 +306,7 @@ async fn plan(session: &Session, sql: &str, given: &[u32]) -> Result<Result<Plan
     let row = types.iter().zip(&fields).map(null).collect();
     let statement = session.prepare(sql, &parameters(row)?).await?;
     let inferred = fields.iter().map(|field| field.as_ref().map(|field| field.data_type().clone())).collect();
-    let schema = statement.schema().cloned();
-    let statement = types.is_empty().then_some(statement);
-    Ok(Ok(Planned { types, inferred, schema, statement }))
+    Ok(Ok(Planned { types, inferred, schema: statement.schema().cloned(), statement }))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(crate) struct Prepared {
     pub(crate) inferred: Vec<Option<DataType>>,
     /// The columns of its rows; none: it gives no rows.
     pub(crate) schema: Option<SchemaRef>,
-    /// Its plan, where it has no parameters.
+    /// Its plan, with NULL for each parameter.
     pub(crate) statement: Option<Statement>,
     /// Where bare names were looked up when it was planned. Its plan holds for no other path.
     pub(crate) path: Arc<SearchPath>,
@@ -160,7 +160,7 @@ impl Talk {
         let sends = Arc::clone(&commitment);
         let running = async move {
             match planned.as_ref().and_then(|prepared| prepared.statement.as_ref()) {
-                Some(statement) => statement.run_until(&session, &sends).await,
+                Some(statement) => statement.run_with(&session, &parameters, &sends).await,
                 None => session.run_until(&sql, &parameters, &sends).await,
             }
         };

@@ -164,7 +164,7 @@ impl Text {
     }
 
     fn host(&mut self, cut: &Decomposition, node: &LogicalPlan, prepared: &Prepared, depth: usize) {
-        if let Some(scan) = remote(node) {
+        if let Some(scan) = RemoteScan::of(node) {
             return self.sub_plan(&scan.sub_plan, prepared, depth);
         }
         if let Some(point) = ReplanPoint::of(node) {
@@ -430,13 +430,6 @@ fn spans(annotations: &[&Annotation]) -> String {
         count => format!("{}–{}", span.first, span.first + count - 1),
     };
     SliceSpan::cover(slices.collect()).into_iter().map(text).collect::<Vec<_>>().join(", ")
-}
-
-fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
-    match plan {
-        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
-        _ => None,
-    }
 }
 
 /// Drives that are asked first.

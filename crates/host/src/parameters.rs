@@ -66,6 +66,27 @@ impl Parameters {
         }
     }
 
+    /// Whether a statement that was planned for the others can have these values in their places: there are as many, of the same types, and
+    /// no tables in memory.
+    pub(crate) fn fit_in_place_of(&self, others: &Parameters) -> bool {
+        let alike = |(one, other): (&ScalarAndMetadata, &ScalarAndMetadata)| {
+            one.value.data_type() == other.value.data_type() && one.metadata == other.metadata
+        };
+        let fit = match (&self.values, &others.values) {
+            (Values::None, Values::None) => true,
+            (Values::ByPlace(these), Values::ByPlace(those)) => {
+                these.len() == those.len() && these.iter().zip(those).all(alike)
+            }
+            (Values::ByName(these), Values::ByName(those)) => {
+                let pairs = || these.iter().zip(those);
+                these.len() == those.len()
+                    && pairs().all(|((name, value), (other, known))| name == other && alike((value, known)))
+            }
+            _ => false,
+        };
+        fit && self.frames.is_empty() && others.frames.is_empty()
+    }
+
     /// An error unless there are none: the statement named takes none.
     pub(crate) fn refuse(&self, statement: &str) -> Result<(), Fault> {
         match self.is_empty() {

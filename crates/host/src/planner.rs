@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_fleet::{ConnectedDrive, Drives};
-use pithead_functions::{Registry, fault_from_datafusion, ready_to_run};
+use pithead_functions::{Registry, fault_from_datafusion, lone_leaf, ready_to_run};
 use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
 use pithead_plan::{Input, RemoteScan, ReplanPoint, ResultShape, RollUp, SubPlan, Travelling, shape};
@@ -93,10 +93,15 @@ pub(crate) async fn physical_plan(
     remote: RemotePlanner,
     state: &SessionState,
 ) -> Result<Arc<dyn ExecutionPlan>, Fault> {
-    let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
     let started = std::time::Instant::now();
     let super_plan = ready_to_run(super_plan.clone()).map_err(fault_from_datafusion)?;
-    let plan = aside_waiting(is_large(&super_plan), planner.create_physical_plan(&super_plan, state)).await;
+    let plan = match RemoteScan::of(&super_plan) {
+        Some(scan) => lone_leaf(remote.remote_scan(scan)?, state.config_options()),
+        None => {
+            let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
+            aside_waiting(is_large(&super_plan), planner.create_physical_plan(&super_plan, state)).await
+        }
+    };
     let plan = plan.map_err(fault_from_datafusion)?;
     tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
     tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");

@@ -46,9 +46,7 @@ pub(crate) async fn explain_pushdown(query: &Query, plan: LogicalPlan) -> Result
 }
 
 fn walk(prepared: &Prepared, node: &LogicalPlan, depth: usize, lines: &mut Vec<Line>) {
-    if let LogicalPlan::Extension(extension) = node
-        && let Some(scan) = extension.node.as_any().downcast_ref::<RemoteScan>()
-    {
+    if let Some(scan) = RemoteScan::of(node) {
         let profile = scan.sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index));
         if let Some(profile) = profile {
             sub_plan(&scan.sub_plan, profile, depth, lines);

@@ -12,7 +12,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use pithead_functions::fault_from_datafusion;
+use pithead_functions::{fault_from_datafusion, optimize, run_context};
 use pithead_model::{Blame, Fault};
 use pithead_plan::{
     Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, is_volatile, narrowed, order_joins, reduce_by_joins,
@@ -29,7 +29,7 @@ use crate::schemas::Datasets;
 use crate::shared_rows::{SharedParts, SharedRows};
 use crate::sub_plans::FromAbove;
 use crate::{Host, Settings};
-use pithead_remote::{QueryProfile, SubPlanProfile};
+use pithead_remote::{QueryProfile, RemoteScanExec, SubPlanProfile};
 
 /// Partitions of what workers run, however few threads this host has.
 const FAR_PARTITIONS_MIN: usize = 2;
@@ -130,7 +130,7 @@ impl Query {
                     true => plan,
                     false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
                 };
-                aside(is_large(&plan), || self.state.optimize(&plan)).map_err(fault_from_datafusion)?
+                aside(is_large(&plan), || optimize(&self.state, &plan)).map_err(fault_from_datafusion)?
             }
         };
         tracing::debug!(us = started.elapsed().as_micros(), "optimised");
@@ -376,7 +376,16 @@ impl Query {
 /// Runs what the host runs of a query.
 fn run(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<SendableRecordBatchStream, Fault> {
     let config = narrowed(state.config().clone(), &plan);
-    execute_stream(plan, Arc::new(TaskContext::from(state).with_session_config(config))).map_err(fault_from_datafusion)
+    let context = match reads_drives_alone(&plan).map_err(fault_from_datafusion)? {
+        true => run_context(state, config, Arc::clone(state.runtime_env())),
+        // information_schema lists the functions that a context has.
+        false => Arc::new(TaskContext::from(state).with_session_config(config)),
+    };
+    execute_stream(plan, context).map_err(fault_from_datafusion)
+}
+
+fn reads_drives_alone(plan: &Arc<dyn ExecutionPlan>) -> Result<bool, DataFusionError> {
+    plan.exists(|node| Ok(node.children().is_empty() && !node.is::<RemoteScanExec>())).map(|others| !others)
 }
 
 /// Whether a part with random values occurs again in a plan. It has others each time, so no one table serves all places.

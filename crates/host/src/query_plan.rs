@@ -7,10 +7,11 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
 use pithead_fleet::{Snapshot, VersionedDataset};
-use pithead_functions::{Registry, fault_from_datafusion};
+use pithead_functions::{Registry, fault_from_datafusion, optimize};
 use pithead_model::{DatasetName, Fault, View};
 use pithead_pg_catalog::is_of_snapshot;
 
+use crate::Parameters;
 use crate::repeated::Names;
 use crate::table::DatasetTable;
 use crate::views::refuse_broken;
@@ -19,7 +20,9 @@ use crate::views::refuse_broken;
 #[derive(Clone)]
 pub(crate) struct QueryPlan {
     pub(crate) plan: LogicalPlan,
-    /// The same, optimised, where that was done and does not hang on when it runs.
+    /// The same with placeholders, where it has values in their places.
+    unbound: Option<Arc<LogicalPlan>>,
+    /// The plan, optimised, where that was done and does not hang on when it runs.
     pub(crate) optimised: Option<Arc<LogicalPlan>>,
     pub(crate) names: Names,
     /// The datasets that it reads; none: it reads something else beside them, such as the list of tables, or a function of PostgreSQL's
@@ -49,7 +52,28 @@ impl QueryPlan {
         })?;
         let reads_catalogue = calls(&plan, |part| matches!(part, Expr::ScalarFunction(call) if is_of_snapshot(&call.func)))?;
         let datasets = datasets.filter(|_| !reads_catalogue);
-        Ok(Self { plan, optimised: None, names, datasets, change, functions, views })
+        Ok(Self { plan, unbound: None, optimised: None, names, datasets, change, functions, views })
+    }
+
+    /// The same, which can have other values in the places of the placeholders of `unbound`.
+    pub(crate) fn of_unbound(self, unbound: LogicalPlan) -> Self {
+        Self { unbound: Some(Arc::new(unbound)), ..self }
+    }
+
+    /// The same with other values; none: it has no placeholders.
+    pub(crate) fn bound(&self, parameters: &Parameters) -> Result<Option<Self>, Fault> {
+        let Some(unbound) = &self.unbound else { return Ok(None) };
+        let plan = parameters.put_into(LogicalPlan::clone(unbound))?;
+        Ok(Some(Self {
+            plan,
+            unbound: Some(Arc::clone(unbound)),
+            optimised: None,
+            names: self.names.clone(),
+            datasets: self.datasets.clone(),
+            change: self.change,
+            functions: Arc::clone(&self.functions),
+            views: self.views.clone(),
+        }))
     }
 
     /// Whether planning again would give the same.
@@ -64,12 +88,13 @@ impl QueryPlan {
 
     /// Bytes that its plans take, about.
     pub(crate) fn bytes(&self) -> usize {
-        plan_bytes(&self.plan) + self.optimised.as_deref().map_or(0, plan_bytes)
+        plan_bytes(&self.plan)
+            + [&self.unbound, &self.optimised].into_iter().flatten().map(|plan| plan_bytes(plan)).sum::<usize>()
     }
 
     /// Optimises the plan, and keeps that for the next time that the statement runs.
     pub(crate) fn optimise(&mut self, state: &SessionState) -> Result<Arc<LogicalPlan>, Fault> {
-        let optimised = Arc::new(state.optimize(&self.plan).map_err(fault_from_datafusion)?);
+        let optimised = Arc::new(optimize(state, &self.plan).map_err(fault_from_datafusion)?);
         if !hangs_on_time(&self.plan)? {
             self.optimised = Some(Arc::clone(&optimised));
         }

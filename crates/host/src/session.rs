@@ -17,13 +17,14 @@ use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, is_view};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
 use crate::dropping;
 use crate::kept_rows::KeptRows;
+use crate::planned_statement::Statement;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::query_plan::QueryPlan;
@@ -34,13 +35,10 @@ use crate::statement::{self, Named, Parsed};
 use crate::timeout::Deadline;
 use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
-use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again, check_returning};
+use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again, may_not_fit};
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
-use crate::{
-    Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, pushdown, settings, summarize,
-    written_plans,
-};
+use crate::{Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -198,7 +196,7 @@ impl Session {
     }
 
     /// Runs a statement within the time that it may take, unless it is cancelled. Neither ends it once it has sent what it changes.
-    async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
+    pub(crate) async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
         check_clock()?;
         let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
         let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
@@ -397,8 +395,9 @@ impl Session {
         }
         loop {
             let (query, plan) = self.plan_write(statement, made.as_ref(), parameters).await?;
-            if let Some(domain) = writing::changed_domain(&plan)? {
-                self.check(Right::Write, &domain)?;
+            let changed = writing::changed_dataset(&plan)?;
+            if let Some((name, _)) = &changed {
+                self.check(Right::Write, &name.domain)?;
             }
             refuse_broken(&plan)?;
             self.host.functions().ready(&query.state, &plan).await?;
@@ -419,9 +418,22 @@ impl Session {
                     commitment.check()?;
                     attempt += 1;
                 }
+                Err(fault) if may_not_fit(&fault, attempt) && !commitment.is_sent() => {
+                    if !self.was_altered(changed.as_ref()).await {
+                        return Err(fault);
+                    }
+                    attempt += 1;
+                }
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Whether a dataset has other columns than it was read with.
+    async fn was_altered(&self, read: Option<&(DatasetName, Arc<Dataset>)>) -> bool {
+        let Some((name, read)) = read else { return false };
+        let Ok(snapshot) = self.host.fleet().snapshot().await else { return false };
+        snapshot.dataset(name).is_some_and(|(_, now)| now.schema != read.schema)
     }
 
     /// The plan of a statement that writes, over the datasets as they are now.
@@ -485,7 +497,7 @@ impl Session {
     }
 
     /// A statement's plan over the datasets as they are now: the one that is there already, where it still holds.
-    async fn plan(
+    pub(crate) async fn plan(
         &self,
         query: &Syntax,
         parameters: &Parameters,
@@ -523,10 +535,11 @@ impl Session {
         let planned = match planned.filter(|planned| planned.holds(&snapshot, change, &functions)) {
             Some(planned) => planned.clone(),
             None => {
-                let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
-                let plan = parameters.put_into(plan)?;
+                let (unbound, names) = logical_plan(&query.state, syntax.clone()).await?;
+                let plan = parameters.put_into(unbound.clone())?;
                 self.host.functions().ready(&query.state, &plan).await?;
-                QueryPlan::new(plan, names, change, functions, ViewsRead::of(&query.state))?
+                let planned = QueryPlan::new(plan, names, change, functions, ViewsRead::of(&query.state))?;
+                if parameters.is_empty() { planned } else { planned.of_unbound(unbound) }
             }
         };
         Ok((query, planned))
@@ -605,113 +618,13 @@ impl Session {
 }
 
 /// A statement to run.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     /// As it was written, for the log.
-    sql: &'a str,
-    parsed: &'a Parsed,
-    parameters: &'a Parameters,
+    pub(crate) sql: &'a str,
+    pub(crate) parsed: &'a Parsed,
+    pub(crate) parameters: &'a Parameters,
     /// Its plan, where it was planned before.
-    planned: Option<&'a QueryPlan>,
-}
-
-/// A statement that was read and planned: see [`Session::prepare`].
-pub struct Statement {
-    sql: String,
-    parsed: Parsed,
-    parameters: Parameters,
-    schema: Option<SchemaRef>,
-    planned: Option<QueryPlan>,
-}
-
-impl Statement {
-    async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
-        check_clock()?;
-        Self::of(session, sql, session.parsed(sql, parameters)?, parameters).await
-    }
-
-    async fn of(session: &Session, sql: &str, parsed: Parsed, parameters: &Parameters) -> Result<Self, Fault> {
-        let (schema, planned) = match &parsed {
-            Parsed::Set { .. }
-            | Parsed::Drop { .. }
-            | Parsed::Alter(_)
-            | Parsed::CreateFunction(_)
-            | Parsed::DropFunction(_)
-            | Parsed::CreateView(_)
-            | Parsed::DropView(_)
-            | Parsed::CopyTo { .. }
-            | Parsed::CopyFrom { .. }
-            | Parsed::Write { returning: None, .. } => (None, None),
-            Parsed::Write { returning: Some(list), .. } => {
-                let (query, mut planned) = session.plan(list, &Parameters::default(), None).await?;
-                check_returning(&planned.plan)?;
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), None)
-            }
-            Parsed::History(history) => (history.schema(), None),
-            Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
-            Parsed::Substrait { query, .. } => {
-                (Some(written_plans::schema()?), Some(session.plan(query, parameters, None).await?.1))
-            }
-            Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
-            Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
-            Parsed::Query(syntax) => {
-                let (query, mut planned) = session.plan(syntax, parameters, None).await?;
-                // Types of some columns are known only once literals are folded.
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
-            }
-            Parsed::Plan(plan) => {
-                let (query, mut planned) = session.plan_of_substrait(plan, None).await?;
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
-            }
-        };
-        Ok(Self { sql: sql.to_owned(), parsed, parameters: parameters.clone(), schema, planned })
-    }
-
-    /// The columns of what it gives; none where it is no query.
-    pub fn schema(&self) -> Option<&SchemaRef> {
-        self.schema.as_ref()
-    }
-
-    /// Whether it changes data, or what there is of it. Such a one may have rows all the same, where it says RETURNING.
-    pub fn writes(&self) -> bool {
-        matches!(self.parsed.kind(), "write" | "drop")
-    }
-
-    /// Bytes that it keeps, about: what was read, and what was planned of it.
-    pub fn bytes(&self) -> usize {
-        /// What the syntax tree has for a byte of SQL.
-        const SYNTAX_BYTES: usize = 16;
-        self.sql.len() * (1 + SYNTAX_BYTES) + self.planned.as_ref().map_or(0, QueryPlan::bytes)
-    }
-
-    /// Whether it is an EXPLAIN, whose rows tell of a plan.
-    pub fn explains(&self) -> bool {
-        self.parsed.kind() == "explain"
-    }
-
-    /// Runs it over the datasets as they are by now. It can be run again.
-    #[boxed]
-    pub async fn run(&self, session: &Session) -> Result<Answer, Fault> {
-        self.run_until(session, &Arc::default()).await
-    }
-
-    /// The same, for who may want to cancel it, as [`Session::run_until`] does.
-    #[boxed]
-    pub async fn run_until(&self, session: &Session, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
-        self.run_boxed(session, commitment).await
-    }
-
-    fn run_boxed<'a>(&'a self, session: &'a Session, commitment: &'a Arc<Commitment>) -> BoxFuture<'a, Result<Answer, Fault>> {
-        let Self { sql, parsed, parameters, planned, .. } = self;
-        Box::pin(async move {
-            let mut watch = Watch::start(session, parsed.kind(), sql, commitment);
-            let work = Work { sql, parsed, parameters, planned: planned.as_ref() };
-            let result = session.run_timed(work, &mut watch).await;
-            watch.answered(result)
-        })
-    }
+    pub(crate) planned: Option<&'a QueryPlan>,
 }
 
 pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {

@@ -288,6 +288,9 @@ impl Visitor for Dropped<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<String> {
+        if let TableFactor::Table { with_ordinality: true, .. } | TableFactor::Function { with_ordinality: true, .. } = table {
+            return ControlFlow::Break("WITH ORDINALITY; row_number() OVER () numbers rows: it".to_owned());
+        }
         let TableFactor::Table { sample, partitions, with_hints, .. } = table else { return ControlFlow::Continue(()) };
         first_of([
             (sample.is_some(), "TABLESAMPLE"),

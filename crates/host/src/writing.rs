@@ -80,10 +80,18 @@ pub(crate) fn begins_again(fault: &Fault, attempt: usize) -> bool {
     fault.blame == Blame::Conflict && attempt < ATTEMPTS
 }
 
-/// The domain of the dataset that a plan changes; none: it makes one.
-pub(crate) fn changed_domain(plan: &LogicalPlan) -> Result<Option<String>, Fault> {
+/// Whether a statement that ended so, and that has sent nothing of what it changes, is to begin again if the dataset has other columns
+/// by now: rows of the columns that it read do not fit.
+pub(crate) fn may_not_fit(fault: &Fault, attempt: usize) -> bool {
+    fault.blame == Blame::User && attempt < ATTEMPTS
+}
+
+/// The dataset that a plan changes, as it was read; none: it makes one.
+pub(crate) fn changed_dataset(plan: &LogicalPlan) -> Result<Option<(DatasetName, Arc<Dataset>)>, Fault> {
     match plan {
-        LogicalPlan::Dml(DmlStatement { target, .. }) => Ok(Some(Changed::of(target)?.name.domain)),
+        LogicalPlan::Dml(DmlStatement { target, .. }) => {
+            Changed::of(target).map(|changed| Some((changed.name, changed.dataset)))
+        }
         _ => Ok(None),
     }
 }

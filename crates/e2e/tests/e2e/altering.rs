@@ -2,7 +2,7 @@
 
 use pithead_e2e::{Mode, Setup, block_on, collect, refusal};
 use pithead_host::Session;
-use pithead_model::{Dataset, LoadId};
+use pithead_model::{Blame, Dataset, LoadId};
 
 async fn run(session: &Session, sql: &str) {
     session.run(sql).await.unwrap_or_else(|fault| panic!("{sql}: {fault}"));
@@ -166,6 +166,42 @@ fn what_is_known_of_rows_goes_with_them() {
             assert!(dataset.partitions.iter().all(is_right), "{sql}: {dataset:?}");
         }
         assert_eq!(one(&session, "SELECT count(*), max(a) FROM t").await, "2 2");
+        setup.shutdown().await;
+    });
+}
+
+/// Rows that were planned with the columns of before are planned again; an error that the columns do not fit was one that nobody tries
+/// again.
+#[test]
+fn statements_that_write_while_columns_change_begin_again() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        let (one_session, other) = (setup.session().await, setup.session().await);
+        run(&one_session, "CREATE TABLE r (k BIGINT, v BIGINT)").await;
+        let altering = async {
+            for number in 0..40 {
+                run(&other, &format!("ALTER TABLE r ADD COLUMN c{number} INTEGER DEFAULT {number}")).await;
+                run(&other, &format!("ALTER TABLE r DROP COLUMN c{number}")).await;
+            }
+        };
+        let writing = async {
+            let mut inserted = 0;
+            for number in 0..120 {
+                let changed = match number % 3 {
+                    0 => one_session.run("UPDATE r SET v = v + 1 WHERE k % 2 = 0").await,
+                    _ => one_session.run(&format!("INSERT INTO r (k, v) VALUES ({number}, 0), ({number}, 0)")).await,
+                };
+                match changed {
+                    Ok(_) if number % 3 > 0 => inserted += 2,
+                    Ok(_) => {}
+                    // Others came before it each time.
+                    Err(fault) => assert_eq!(fault.blame, Blame::Conflict, "{fault}"),
+                }
+            }
+            inserted
+        };
+        let ((), inserted) = futures::join!(altering, writing);
+        assert_eq!(one(&one_session, "SELECT count(*) FROM r").await, inserted.to_string());
         setup.shutdown().await;
     });
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, NullArray, RecordBatch, StringArray};
-use arrow::datatypes::Schema;
-use futures::StreamExt;
+use arrow::array::{
+    ArrayRef, Date32Array, Decimal128Array, Int64Array, IntervalMonthDayNanoArray, NullArray, RecordBatch, StringArray,
+    new_null_array,
+};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, Schema};
+use futures::{StreamExt, TryStreamExt};
 use pithead_e2e::tpch::{load_tpch, spec};
-use pithead_e2e::{Mode, Setup, Table, block_on, load, table};
-use pithead_host::{Parameters, Session};
+use pithead_e2e::{Mode, Setup, Table, block_on, collect, load, table};
+use pithead_host::{Parameters, Session, Statement};
 use pithead_model::{Blame, Fault};
 
 async fn rows(session: &Session, sql: &str, parameters: &Parameters) -> Result<Table, Fault> {
@@ -97,6 +100,74 @@ fn parameters_are_as_literals() {
                 |schema: &Schema| schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>();
             assert_eq!(types(described), types(&answer.schema), "{with}");
         }
+        setup.shutdown().await;
+    });
+}
+
+/// Rows of a statement that was prepared with other values.
+async fn rows_again(session: &Session, statement: &Statement, parameters: &Parameters) -> Result<Table, Fault> {
+    let answer = statement.run_with(session, parameters, &Arc::default()).await?;
+    let batches: Vec<RecordBatch> = answer.rows.try_collect().await?;
+    Ok(table(&answer.schema, &batches))
+}
+
+/// Statements that were prepared with NULL for each value give what they give with the values of each run: of the same types, of others,
+/// and in a session whose settings and tables change meanwhile.
+#[test]
+fn statements_run_again_with_other_values() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_HERE).await;
+        load_tpch(&setup).await;
+        let session = setup.session().await;
+        let nulls = |types: &[DataType]| places(&types.iter().map(|of| new_null_array(of, 1)).collect::<Vec<_>>());
+        let of = "SELECT l_shipmode, count(*) AS n, sum(l_quantity) FROM lineitem WHERE l_orderkey < $1 AND l_shipmode <> $2 GROUP BY 1 ORDER BY 1";
+        let of = session.prepare(of, &nulls(&[DataType::Int64, DataType::Utf8])).await.unwrap();
+        let since = "SELECT count(*) FROM orders WHERE o_orderdate < DATE '1995-06-17' + $1 AND o_custkey IN ($2, $3)";
+        let types = [DataType::Interval(IntervalUnit::MonthDayNano), DataType::Int64, DataType::Int64];
+        let since = session.prepare(since, &nulls(&types)).await.unwrap();
+        let days =
+            |days| -> ArrayRef { Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, days, 0)])) };
+        let same = async |statement: &Statement, values: &[ArrayRef], literal: &str| {
+            let expected = rows(&session, literal, &Parameters::default()).await.unwrap();
+            let got =
+                rows_again(&session, statement, &places(values)).await.unwrap_or_else(|fault| panic!("{literal}: {fault}"));
+            assert_eq!(got, expected, "{literal}");
+            let bound = statement.bind(&session, &places(values)).await.unwrap();
+            let answer = bound.run(&session).await.unwrap();
+            assert_eq!(bound.schema().unwrap().fields(), answer.schema.fields(), "{literal}");
+            let batches: Vec<RecordBatch> = answer.rows.try_collect().await.unwrap();
+            assert_eq!(table(&answer.schema, &batches), expected, "{literal}");
+        };
+        let decimal: ArrayRef = Arc::new(Decimal128Array::from(vec![9_950]).with_precision_and_scale(15, 2).unwrap());
+        let sums = |key: &str, mode: &str| {
+            let condition = format!("l_orderkey < {key} AND l_shipmode <> {mode}");
+            format!("SELECT l_shipmode, count(*) AS n, sum(l_quantity) FROM lineitem WHERE {condition} GROUP BY 1 ORDER BY 1")
+        };
+        let counts = |days: i32, one: &str, other: &str| {
+            let date = format!("DATE '1995-06-17' + INTERVAL '{days} days'");
+            format!("SELECT count(*) FROM orders WHERE o_orderdate < {date} AND o_custkey IN ({one}, {other})")
+        };
+        for round in 0..2 {
+            same(&of, &[int(100), text("none of them")], &sums("100", "'none of them'")).await;
+            same(&of, &[int(7), text("AIR")], &sums("7", "'AIR'")).await;
+            same(&of, &[new_null_array(&DataType::Int64, 1), text("AIR")], &sums("NULL", "'AIR'")).await;
+            same(&of, &[Arc::clone(&decimal), text("AIR")], &sums("arrow_cast(99.5, 'Decimal128(15, 2)')", "'AIR'")).await;
+            same(&since, &[days(0), int(4), int(4)], &counts(0, "4", "4")).await;
+            same(&since, &[days(900), int(4), new_null_array(&DataType::Int64, 1)], &counts(900, "4", "NULL")).await;
+            if round == 0 {
+                collect(&session, "SET pithead.pushdown = off").await.unwrap();
+                collect(&session, "DELETE FROM lineitem WHERE l_orderkey = 1").await.unwrap();
+            }
+        }
+        for (values, told) in
+            [(vec![], "up to $2"), (vec![int(1)], "up to $2"), (vec![int(1), text(""), int(1)], "no parameter $3")]
+        {
+            let fault = rows_again(&session, &of, &places(&values)).await.expect_err("values that do not fit");
+            assert!(fault.blame == Blame::User && fault.message.contains(told), "{fault}");
+        }
+        collect(&session, "DROP TABLE lineitem").await.unwrap();
+        let fault = rows_again(&session, &of, &places(&[int(7), text("AIR")])).await.expect_err("a table that is gone");
+        assert!(fault.message.contains("no dataset main.lineitem"), "{fault}");
         setup.shutdown().await;
     });
 }

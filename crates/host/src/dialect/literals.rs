@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, Interval, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    Statement as Sql, TableFactor, TableWithJoins, TypedString, UnaryOperator, Value, Values, VisitorMut,
+    Assignment, AssignmentTarget, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, Interval, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString, UnaryOperator, Value, Values, VisitorMut,
 };
 use pithead_functions::{AT_ZONE, bytes_of_text, interval_with_units};
 use pithead_syntax::{expressions_mut, walk_mut};
@@ -115,6 +115,19 @@ fn united(mut queries: Vec<SetExpr>) -> Option<SetExpr> {
 
 fn expanded(expr: &Expr) -> Option<Expr> {
     match expr {
+        Expr::Value(_) => large_number(expr),
+        Expr::BinaryOp { left, op, right } if COMPARISONS.contains(op) => {
+            let [left, right] = with_digits([left, right])?.map(Box::new);
+            Some(Expr::BinaryOp { left, op: op.clone(), right })
+        }
+        Expr::Between { expr, negated, low, high } => {
+            let [expr, low, high] = with_digits([expr, low, high])?.map(Box::new);
+            Some(Expr::Between { expr, negated: *negated, low, high })
+        }
+        Expr::InList { expr, list, negated } if list.iter().any(|member| many_digits(member).is_some()) => {
+            let list = list.iter().map(|member| many_digits(member).unwrap_or_else(|| member.clone())).collect();
+            Some(Expr::InList { expr: expr.clone(), list, negated: *negated })
+        }
         Expr::Cast { expr: of, data_type: DataType::Bytea, .. } => Some(bytes(text_of(of)?)),
         Expr::Cast { kind, expr: of, data_type, array: false, format: None } if is_decimal(data_type).is_some() => {
             let number = number_of(of)?;
@@ -125,7 +138,7 @@ fn expanded(expr: &Expr) -> Option<Expr> {
             Some(cast(kind.clone(), number, data_type))
         }
         Expr::Cast { kind, expr: of, data_type: data_type @ DataType::Interval { .. }, .. } => {
-            Some(cast(kind.clone(), interval_with_units(text_of(of)?)?, data_type.clone()))
+            Some(cast(kind.clone(), interval_text(text_of(of)?)?, data_type.clone()))
         }
         Expr::Interval(interval) if interval.leading_field.is_none() => {
             let value =
@@ -136,6 +149,12 @@ fn expanded(expr: &Expr) -> Option<Expr> {
         Expr::Function(function) => to_char(function),
         _ => None,
     }
+}
+
+/// A cast interval with all of its units. A bare number are seconds, as in PostgreSQL and DuckDB; the engine's cast takes it for months.
+fn interval_text(text: &str) -> Option<String> {
+    let is_number = || text.trim().parse::<f64>().is_ok_and(f64::is_finite);
+    interval_with_units(text).or_else(|| is_number().then(|| format!("{} seconds", text.trim())))
 }
 
 fn text_of(expr: &Expr) -> Option<&str> {
@@ -182,6 +201,45 @@ fn decimal_of(number: &str, scale: usize) -> Option<DataType> {
     let digits = whole.trim_start_matches('0').len() + scale;
     let digits = if scale == SCALE && fraction.len() <= SCALE { DIGITS_MAX } else { digits.max(1) };
     (digits <= DIGITS_MAX).then_some(DataType::Decimal(ExactNumberInfo::PrecisionAndScale(digits as u64, scale as i64)))
+}
+
+/// A whole number that 64 bits do not reach, as a decimal: the planner makes a float of it, which has 16 digits.
+fn large_number(expr: &Expr) -> Option<Expr> {
+    let number = number_of(expr).filter(|number| !number.contains('.') && number.parse::<u64>().is_err())?;
+    Some(cast(CastKind::Cast, number.clone(), decimal_of(&number, 0)?))
+}
+
+/// Operators that compare.
+const COMPARISONS: [BinaryOperator; 6] = [
+    BinaryOperator::Eq,
+    BinaryOperator::NotEq,
+    BinaryOperator::Lt,
+    BinaryOperator::LtEq,
+    BinaryOperator::Gt,
+    BinaryOperator::GtEq,
+];
+
+/// Operands that are compared, of which one at least is a number with more digits than a float; none: none is.
+fn with_digits<const N: usize>(operands: [&Expr; N]) -> Option<[Expr; N]> {
+    operands
+        .iter()
+        .any(|operand| many_digits(operand).is_some())
+        .then(|| operands.map(|operand| many_digits(operand).unwrap_or_else(|| operand.clone())))
+}
+
+/// A number with a point and more digits than the float that the planner would make of it, as a decimal. A float that was printed with
+/// all of its digits is none.
+fn many_digits(expr: &Expr) -> Option<Expr> {
+    let number = number_of(expr).filter(|number| number.contains('.'))?;
+    let float: f64 = number.parse().ok()?;
+    let plain = |text: &str| {
+        let (whole, fraction) = text.trim_start_matches('-').split_once('.').unwrap_or((text.trim_start_matches('-'), ""));
+        (whole.trim_start_matches('0').to_owned(), fraction.trim_end_matches('0').to_owned())
+    };
+    if plain(&number) == plain(&float.to_string()) {
+        return None;
+    }
+    Some(cast(CastKind::Cast, number.clone(), decimal_of(&number, 0)?))
 }
 
 /// A number with a point that is to be stored keeps its digits: the planner makes a float of it, which has 16.
@@ -380,6 +438,7 @@ mod tests {
                 "SELECT INTERVAL '1 day' AS i, '2:30'::interval AS j",
                 "SELECT INTERVAL '1 day' AS i, '2 hours 30 minutes'::INTERVAL AS j",
             ),
+            ("SELECT CAST('90' AS interval) AS i", "SELECT CAST('90 seconds' AS INTERVAL) AS i"),
             ("SELECT to_char(t, 'YYYY-MM-DD\"T\"hh24:mi:ss.ms') AS c", "SELECT to_char(t, '%Y-%m-%dT%H:%M:%S.%3f') AS c"),
             ("SELECT to_char(t, '%Y') AS c", "SELECT to_char(t, '%Y') AS c"),
             ("SELECT a::int, b.c::text, d FROM t", "SELECT a::INT AS a, b.c::TEXT AS c, d FROM t"),
@@ -392,6 +451,20 @@ mod tests {
             (
                 "UPDATE t SET a = 12345678901234567.89, B = DEFAULT, t.\"C\" = \"default\"",
                 "UPDATE t SET \"a\" = CAST('12345678901234567.89' AS DECIMAL(19,2)), \"b\" = NULL, t.\"C\" = \"default\"",
+            ),
+            (
+                "INSERT INTO t VALUES (20000000000000000001, -18446744073709551616, 18446744073709551615)",
+                "INSERT INTO t VALUES (CAST('20000000000000000001' AS DECIMAL(20,0)), -CAST('18446744073709551616' AS DECIMAL(20,0)), \
+                 18446744073709551615)",
+            ),
+            (
+                "SELECT a FROM t WHERE m = 1234567890123.456789 AND -0.5 < m AND f = 0.30000000000000004 AND m IN (1.5, 12345678901234567.89)",
+                "SELECT a FROM t WHERE m = CAST('1234567890123.456789' AS DECIMAL(19,6)) AND -0.5 < m AND f = 0.30000000000000004 \
+                 AND m IN (1.5, CAST('12345678901234567.89' AS DECIMAL(19,2)))",
+            ),
+            (
+                "SELECT a FROM t WHERE a = 99999999999999999999",
+                "SELECT a FROM t WHERE a = CAST('99999999999999999999' AS DECIMAL(20,0))",
             ),
             ("INSERT INTO t VALUES ($1, $k, :n + 1, :n)", "INSERT INTO t VALUES ($1, ($k), :n + 1, (:n))"),
         ] {
