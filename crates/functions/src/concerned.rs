@@ -99,7 +99,7 @@ fn has_others(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// What runs of a plan that is one leaf. Of all physical rules these two concern it: it gives way to others, and says when it does.
+/// What runs of a plan that is one leaf. Of all physical rules these two concern it: they have it give way to other tasks.
 pub fn lone_leaf(leaf: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
     GiveWay.optimize(EnsureCooperative::new().optimize(leaf, config)?, config)
 }
