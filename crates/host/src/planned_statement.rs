@@ -44,8 +44,7 @@ impl Statement {
             Parsed::Write { returning: Some(list), .. } => {
                 let (query, mut planned) = session.plan(list, &Parameters::default(), None).await?;
                 check_returning(&planned.plan)?;
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), None)
+                (Some(planned.columns(&query.state)?), None)
             }
             Parsed::History(history) => (history.schema(), None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
@@ -56,14 +55,11 @@ impl Statement {
             Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {
                 let (query, mut planned) = session.plan(syntax, parameters, None).await?;
-                // Types of some columns are known only once literals are folded.
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
+                (Some(planned.columns(&query.state)?), Some(planned))
             }
             Parsed::Plan(plan) => {
                 let (query, mut planned) = session.plan_of_substrait(plan, None).await?;
-                let plan = planned.optimise(&query.state)?;
-                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
+                (Some(planned.columns(&query.state)?), Some(planned))
             }
         };
         Ok(Self { sql: sql.to_owned(), parsed: Arc::new(parsed), parameters: parameters.clone(), schema, planned })
@@ -78,8 +74,7 @@ impl Statement {
         };
         check_clock()?;
         let (query, mut planned) = session.plan(syntax, parameters, Some(&bound)).await?;
-        let plan = planned.optimise(&query.state)?;
-        let schema = Some(planned.names.schema(plan.schema().inner()));
+        let schema = Some(planned.columns(&query.state)?);
         let (sql, parsed) = (self.sql.clone(), Arc::clone(&self.parsed));
         Ok(Self { sql, parsed, parameters: parameters.clone(), schema, planned: Some(planned) })
     }

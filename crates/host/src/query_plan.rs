@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
@@ -92,8 +93,14 @@ impl QueryPlan {
             + [&self.unbound, &self.optimised].into_iter().flatten().map(|plan| plan_bytes(plan)).sum::<usize>()
     }
 
-    /// Optimises the plan, and keeps that for the next time that the statement runs.
-    pub(crate) fn optimise(&mut self, state: &SessionState) -> Result<Arc<LogicalPlan>, Fault> {
+    /// The columns of its rows. Types of some are known only once literals are folded, so the plan is optimised, and that is kept for the
+    /// next time that the statement runs.
+    pub(crate) fn columns(&mut self, state: &SessionState) -> Result<SchemaRef, Fault> {
+        let plan = self.optimise(state)?;
+        Ok(self.names.schema(plan.schema().inner()))
+    }
+
+    fn optimise(&mut self, state: &SessionState) -> Result<Arc<LogicalPlan>, Fault> {
         let optimised = Arc::new(optimize(state, &self.plan).map_err(fault_from_datafusion)?);
         if !hangs_on_time(&self.plan)? {
             self.optimised = Some(Arc::clone(&optimised));
