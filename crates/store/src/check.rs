@@ -173,6 +173,9 @@ pub fn check_on(
             }
         }
     };
+    if report.findings.iter().all(|finding| finding.kind != FindingKind::Index) {
+        unindexed::tell_short(&index, marker.format, replayed.as_ref(), &mut report)?;
+    }
     let newer = unindexed::take(&*medium, &index, replayed.as_ref(), &mut report, options.repair)?;
     let rebuild = {
         let replayed = replayed.as_ref();
@@ -274,14 +277,9 @@ impl Check<'_> {
 
     /// Damage to the journal. It costs no key while the index has all keys.
     fn journal(&mut self) {
-        for (file, what) in self.replayed.iter().flat_map(|replayed| &replayed.damage) {
-            self.report.findings.push(Finding {
-                kind: FindingKind::Journal,
-                key: None,
-                file: Some(file.clone()),
-                what: what.clone(),
-                repaired: false,
-            });
+        let Some(replayed) = self.replayed else { return };
+        for (file, what) in &replayed.damage {
+            self.find(FindingKind::Journal, None, Some(file.clone()), what.clone());
         }
     }
 

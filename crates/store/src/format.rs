@@ -17,7 +17,7 @@ pub(crate) const FORMAT: u32 = 4;
 /// release reads.
 pub(crate) const WITH_RECIPES: u32 = 5;
 /// The first format whose marker has a checksum.
-const CHECKSUM_SINCE: u32 = 3;
+pub(crate) const CHECKSUM_SINCE: u32 = 3;
 pub(crate) const MARKER: &str = "FORMAT";
 const NEW_MARKER: &str = "FORMAT.new";
 /// A marker is three short lines. A longer file was not written by a store.

@@ -174,14 +174,38 @@ fn without_a_journal_the_keys_of_a_damaged_page_are_lost() {
     fs::remove_dir_all(dir.path().join("journal")).unwrap();
     damage(&dir.path().join("index.redb"), &value(17, 2_000), 1_000);
     let report = checked(dir.path(), false);
-    assert_eq!(kinds(&report), [FindingKind::LostKey, FindingKind::Index], "{:?}", report.findings);
+    let found = [FindingKind::Journal, FindingKind::LostKey, FindingKind::Index];
+    assert_eq!(kinds(&report), found, "{:?}", report.findings);
     let repaired = checked(dir.path(), true);
-    assert!(!repaired.findings[0].repaired && repaired.findings[1].repaired, "{:?}", repaired.findings);
+    assert!(!repaired.findings[1].repaired && repaired.findings[2].repaired, "{:?}", repaired.findings);
     let again = checked(dir.path(), false);
     assert_eq!((again.findings, again.keys), (vec![], report.keys));
     let store = open(dir.path());
     assert_eq!(store.held("small/17"), None);
     assert_eq!(store.held("small/39").unwrap(), value(39, 2_000));
+}
+
+/// It was taken for what a crash leaves, and the store for whole.
+#[test]
+fn a_journal_that_lacks_its_end_is_told_and_made_anew() {
+    for (account, share) in [("log", 0), ("log", 2), ("log-keys", 0), ("log-keys", 2)] {
+        let dir = filled();
+        let path = dir.path().join("journal/0000000000000001").with_extension(account);
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let bytes = file.metadata().unwrap().len();
+        file.set_len(bytes.checked_div(share).unwrap_or(0)).unwrap();
+        let report = checked(dir.path(), false);
+        assert_eq!((kinds(&report), report.keys), (vec![FindingKind::Journal], 48), "{account}: {:?}", report.findings);
+        let what = &report.findings[0].what;
+        assert!(what.starts_with("it ends with commit ") && what.ends_with(" was durable"), "{what}");
+        assert!(checked(dir.path(), true).findings[0].repaired);
+        assert_eq!(checked(dir.path(), true).findings, []);
+    }
+    let dir = filled();
+    fs::remove_dir_all(dir.path().join("journal")).unwrap();
+    let found = checked(dir.path(), true);
+    assert_eq!((kinds(&found), found.findings[0].what.as_str()), (vec![FindingKind::Journal], "it is missing"));
+    assert_eq!(checked(dir.path(), false).findings, []);
 }
 
 /// A folder that refuses writes, with a store that was not closed: a check changes nothing.

@@ -3,14 +3,43 @@
 use super::{CheckReport, Finding, FindingKind};
 use crate::StoreError;
 use crate::api::show_key;
-use crate::format::io_error;
-use crate::index::{COMMIT, Index};
+use crate::format::{CHECKSUM_SINCE, io_error};
+use crate::index::{COMMIT, Index, LOG};
 use crate::journal::{FOLDER, Replayed, Row};
 use crate::medium::Medium;
 
 /// Changes that are newer than the index and could not be applied to it. They go into a new one.
 #[derive(Debug, Default)]
 pub(super) struct Newer(pub Vec<Row>);
+
+/// Tells of accounts that end before what was durable. A store that was closed has all commits in both; one that was not may have lost
+/// what was never flushed.
+pub(super) fn tell_short(
+    index: &Index,
+    format: u32,
+    replayed: Option<&Replayed>,
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
+    let fact = |name: &str| match index.fact(name) {
+        Ok(number) => Ok(Some(number.unwrap_or(0))),
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let (Some(log), Some(commit)) = (fact(LOG)?, fact(COMMIT)?) else { return Ok(()) };
+    let Some(replayed) = replayed else {
+        if format >= CHECKSUM_SINCE {
+            report.findings.push(finding(FindingKind::Journal, None, "it is missing".to_string()));
+        }
+        return Ok(());
+    };
+    let durable = if log == 0 { commit } else { replayed.marked };
+    let is_told = |file: &String| replayed.damage.iter().any(|(damaged, _)| damaged == file);
+    for (file, end) in replayed.ends.iter().filter(|(file, end)| *end < durable && !is_told(file)) {
+        let what = format!("it ends with commit {end}, and commit {durable} was durable");
+        report.findings.push(Finding { file: Some(file.clone()), ..finding(FindingKind::Journal, None, what) });
+    }
+    Ok(())
+}
 
 /// Applies to the index what the log has. Where the log is damaged, only a repair does that, with what both accounts of
 /// the journal know; the report names the keys that are lost.

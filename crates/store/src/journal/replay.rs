@@ -23,6 +23,8 @@ pub(crate) struct Replayed {
     pub commit: u64,
     /// The number of the last commit that is known to have been durable.
     pub marked: u64,
+    /// The last file of each account, and the last commit that the account has.
+    pub ends: Vec<(String, u64)>,
     /// The defects: the file, and what is wrong. A torn end, which a crash may leave, is not a defect.
     pub damage: Vec<(String, String)>,
     /// Whether commits or files may be missing.
@@ -103,6 +105,7 @@ impl Replayed {
         self.marked = self.marked.max(keys.marked);
         self.sealed = self.sealed.max(keys.sealed);
         self.damage.extend(keys.damage);
+        self.ends.extend(keys.ends);
         if needs_none {
             // A gap in the keys may hide that a change is void.
             return;
@@ -172,6 +175,8 @@ fn read_account(medium: &dyn Medium, files: &[(u64, FileKind)], account: Account
             }
         }
     }
+    let last = logs.last().map_or_else(|| file_name(base, account.base()), |log| file_name(*log, account.log()));
+    replayed.ends.push((last, replayed.commit));
     Ok(replayed)
 }
 
