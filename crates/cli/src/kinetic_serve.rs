@@ -71,7 +71,8 @@ pub(crate) fn open(
     connections: ConnectionLimits,
 ) -> Result<Kinetic, CliError> {
     let shared = drive.shared();
-    let files = self_signed(&shared.folder)?;
+    let (plain, tls) = (pithead_drive::address(&taken.plain)?, pithead_drive::address(&taken.tls)?);
+    let files = self_signed(&shared.folder, &[tls.ip()])?;
     let options = KineticOptions {
         limits: Limits::default(),
         connections,
@@ -87,7 +88,6 @@ pub(crate) fn open(
         folder: Some(shared.folder),
     };
     let service = Service::open(parts, options)?;
-    let (plain, tls) = (pithead_drive::address(&taken.plain)?, pithead_drive::address(&taken.tls)?);
     terminal::tell(format_args!("kinetic at {plain}, over TLS at {tls}; {}", credentials(args, &service)));
     if !is_loopback(plain.ip()) {
         let warning = terminal::bold("warning");

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pithead_store::{Durability, Expected, Key, Store, StoreError, Version, Write};
 
-use crate::code::{Code, Failure, RequestKind};
+use crate::batch_room::HeldBytes;
+use crate::code::{Code, Failure, OTHER_VERSION, RequestKind};
 use crate::execute::{Answer, Call};
 use crate::identity::Identity;
 use crate::limits::Limits;
@@ -27,7 +27,8 @@ struct Open {
     writes: Vec<Write>,
     /// One more than a batch may have at most, so that the first that is over the limit is named, too.
     sequences: Vec<i64>,
-    bytes: u64,
+    /// Of each write.
+    held: Vec<HeldBytes>,
     failed: Option<Failed>,
     /// The count of [`Erasures`](crate::erasures::Erasures) when it was opened.
     opened: u64,
@@ -41,6 +42,8 @@ type Failed = (Option<i64>, Failure);
 pub(crate) struct Ended {
     writes: Vec<Write>,
     sequences: Vec<i64>,
+    /// Until the writes are done.
+    held: Vec<HeldBytes>,
     failed: Option<Failed>,
     opened: u64,
 }
@@ -76,27 +79,25 @@ impl Batches {
         open.note(sequence, &limits);
         if over {
             let what = format!("a batch has at most {} commands", limits.batch_commands);
-            open.fail(&self.service, sequence, Failure::invalid(what));
+            open.fail(sequence, Failure::invalid(what));
             return;
         }
         let write = checked.and_then(|()| match call.kind {
             RequestKind::Put => put_of(call, &limits),
             _ => delete_of(call, &limits),
         });
-        let bytes = call.value.len() as u64;
         match write {
-            Err(failure) => {
-                let failure = Failure::new(Code::InvalidBatch, failure.to_string());
-                open.fail(&self.service, sequence, failure);
-            }
+            Err(failure) => open.fail(sequence, Failure::new(Code::InvalidBatch, failure.to_string())),
             Ok(_) if open.failed.is_some() => {}
-            Ok(_) if !reserve(&self.service, bytes) => {
-                let failure = Failure::new(Code::InvalidBatch, "open batches hold too many bytes; try again later");
-                open.fail(&self.service, sequence, failure);
-            }
             Ok((write, _)) => {
-                open.bytes += bytes;
-                open.writes.push(write);
+                let holder = (call.identity.number, call.link.peer);
+                match self.service.batch_room.take(holder, call.value.len() as u64) {
+                    Some(held) => {
+                        open.held.push(held);
+                        open.writes.push(write);
+                    }
+                    None => open.fail(sequence, no_room()),
+                }
             }
         }
     }
@@ -105,38 +106,26 @@ impl Batches {
     pub fn spoil(&mut self, id: u32, sequence: i64) {
         if let Some(open) = self.open.get_mut(&id) {
             open.note(sequence, &self.service.options.limits);
-            open.fail(&self.service, sequence, Failure::new(Code::InvalidBatch, "a batch has PUT and DELETE only"));
+            open.fail(sequence, Failure::new(Code::InvalidBatch, "a batch has PUT and DELETE only"));
         }
     }
 
     /// Takes a batch away, to be done. None: there is no such batch.
     pub fn end(&mut self, id: u32, count: Option<i32>) -> Option<Ended> {
         let mut open = self.open.remove(&id)?;
-        open.release(&self.service);
         let expected = count.and_then(|count| usize::try_from(count).ok());
         if open.failed.is_none() && count.is_some() && expected != Some(open.sequences.len()) {
             let what = format!("the client sent {} commands, and {} came", count.unwrap_or(0), open.sequences.len());
             let last = open.sequences.last().copied();
             open.failed = Some((last, Failure::new(Code::InvalidBatch, what)));
         }
-        Some(Ended { writes: open.writes, sequences: open.sequences, failed: open.failed, opened: open.opened })
+        let Open { writes, sequences, held, failed, opened } = open;
+        Some(Ended { writes, sequences, held, failed, opened })
     }
 
     /// Forgets a batch. False: there is no such batch.
     pub fn abort(&mut self, id: u32) -> bool {
-        let open = self.open.remove(&id);
-        open.is_some_and(|mut open| {
-            open.release(&self.service);
-            true
-        })
-    }
-}
-
-impl Drop for Batches {
-    fn drop(&mut self) {
-        for open in self.open.values_mut() {
-            open.release(&self.service);
-        }
+        self.open.remove(&id).is_some()
     }
 }
 
@@ -149,27 +138,21 @@ impl Open {
     }
 
     /// The first failure counts. What was held is not needed any more.
-    fn fail(&mut self, service: &Service, sequence: i64, failure: Failure) {
+    fn fail(&mut self, sequence: i64, failure: Failure) {
         self.failed.get_or_insert((Some(sequence), failure));
         self.writes.clear();
-        self.release(service);
-    }
-
-    fn release(&mut self, service: &Service) {
-        service.batch_bytes.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+        self.held.clear();
     }
 }
 
-fn reserve(service: &Service, bytes: u64) -> bool {
-    let most = service.options.limits.batch_bytes;
-    let fits = |held: u64| held.checked_add(bytes).filter(|held| *held <= most);
-    service.batch_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+fn no_room() -> Failure {
+    Failure::new(Code::ServiceBusy, "this client's open batches have as many bytes as there is room for now; try again later")
 }
 
 impl Ended {
     /// Does all commands, durably, or none.
     pub fn commit(self, service: &Service, identity: &Arc<Identity>) -> Answer {
-        let Ended { writes, sequences, failed, opened } = self;
+        let Ended { writes, sequences, held: _held, failed, opened } = self;
         if let Some((sequence, failure)) = failed {
             return answer(sequences, sequence, failure.into());
         }
@@ -186,10 +169,10 @@ impl Ended {
         };
         match written {
             Ok(()) => answer(sequences, None, Answer::success()),
-            Err(StoreError::Conflict { key }) => {
+            Err(StoreError::Conflict { .. }) => {
                 let first = first_conflict(store, &writes).and_then(|index| sequences.get(index).copied());
                 let failed = first.or_else(|| sequences.first().copied());
-                answer(sequences, failed, Failure::new(Code::InvalidBatch, format!("{key} has another version")).into())
+                answer(sequences, failed, Failure::new(Code::InvalidBatch, OTHER_VERSION).into())
             }
             Err(error) => answer(sequences, None, Failure::from(error).into()),
         }

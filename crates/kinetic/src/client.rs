@@ -62,6 +62,9 @@ pub enum ClientError {
     /// What came has no command.
     #[error("not a command: {0}")]
     Command(#[from] CommandError),
+    /// The drive's certificate is not believed: it is of other names or another issuer, or its time is over.
+    #[error("{0}")]
+    Certificate(String),
     /// Files of TLS cannot be used.
     #[error("{0}")]
     Tls(Fault),
@@ -80,6 +83,14 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Why a handshake failed.
+    fn of_tls(error: std::io::Error) -> ClientError {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
+            Some(refused @ TlsError::InvalidCertificate(_)) => ClientError::Certificate(refused.to_string()),
+            _ => ClientError::Io(error),
+        }
+    }
+
     fn ended(code: Code, what: &str) -> ClientError {
         ClientError::Ended(format!("{} {what}", code.name()))
     }
@@ -131,7 +142,7 @@ impl Client {
             None => Box::new(socket),
             Some(trust) => {
                 let name = ServerName::try_from(options.host.clone()).map_err(std::io::Error::other)?;
-                Box::new(TlsConnector::from(trust.config()?).connect(name, socket).await?)
+                Box::new(TlsConnector::from(trust.config()?).connect(name, socket).await.map_err(ClientError::of_tls)?)
             }
         };
         let mut stream = BufReader::new(stream);

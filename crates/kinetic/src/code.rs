@@ -201,26 +201,58 @@ impl Failure {
     }
 }
 
+/// What a client is told of a key whose version is not the expected one.
+pub(crate) const OTHER_VERSION: &str = "the key has another version";
+
+/// A client learns what is wrong with its request, and not by which names we store its keys, or where our files are.
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
-        let code = match &error {
-            StoreError::Conflict { .. } => Code::VersionMismatch,
-            StoreError::NoSpace { .. } => Code::NoSpace,
-            StoreError::Corrupt { .. } | StoreError::Damaged { .. } => Code::PermDataError,
-            StoreError::TooLarge(_) => Code::InvalidRequest,
+        let (code, what) = match &error {
+            StoreError::Conflict { .. } => (Code::VersionMismatch, OTHER_VERSION),
+            StoreError::NoSpace { .. } => (Code::NoSpace, "the medium is full"),
+            StoreError::Corrupt { .. } | StoreError::Damaged { .. } => {
+                (Code::PermDataError, "the stored value is damaged; the drive's log says where")
+            }
+            StoreError::TooLarge(_) => (Code::InvalidRequest, "it is larger than what the drive stores at once"),
             StoreError::InUse { .. } | StoreError::Format { .. } | StoreError::Io { .. } | StoreError::Index { .. } => {
-                Code::InternalError
+                (Code::InternalError, "the store failed; the drive's log says why")
             }
         };
-        // A client learns what is wrong with its request, and not where our files are.
-        let what = match code {
-            Code::InternalError => {
-                tracing::error!(%error, "a request of a Kinetic client failed");
-                "the store failed; the drive's log says why".to_owned()
-            }
-            Code::NoSpace => "the medium is full".to_owned(),
-            _ => error.to_string(),
-        };
-        Failure { code, what }
+        match code {
+            Code::PermDataError | Code::InternalError => tracing::error!(%error, "a request of a Kinetic client failed"),
+            _ => tracing::debug!(%error, "a request of a Kinetic client was refused"),
+        }
+        Failure::new(code, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Texts of the store were sent as they are, with its own keys and paths.
+    #[test]
+    fn clients_learn_no_names_of_ours() {
+        let (key, path, what) = (|| "kinetic/key/k".to_owned(), || PathBuf::from("/disk1/kv"), || "wrong".to_owned());
+        let errors = [
+            (StoreError::Conflict { key: key() }, Code::VersionMismatch, "another version"),
+            (StoreError::NoSpace { path: path(), needed: 7 }, Code::NoSpace, "full"),
+            (StoreError::Corrupt { key: key(), what: what() }, Code::PermDataError, "damaged"),
+            (StoreError::Damaged { path: path(), what: what() }, Code::PermDataError, "damaged"),
+            (StoreError::TooLarge(format!("the key {} has 5,000 bytes", key())), Code::InvalidRequest, "larger"),
+            (StoreError::InUse { path: path() }, Code::InternalError, "failed"),
+            (StoreError::Format { path: path(), found: what(), newest: 5 }, Code::InternalError, "failed"),
+            (StoreError::Io { path: path(), source: io::Error::other(what()) }, Code::InternalError, "failed"),
+            (StoreError::Index { path: path(), what: what() }, Code::InternalError, "failed"),
+        ];
+        for (error, code, told) in errors {
+            let said = error.to_string();
+            let failure = Failure::from(error);
+            assert_eq!(failure.code, code, "{said}");
+            assert!(failure.what.contains(told) && !failure.what.contains('/'), "{said}: {}", failure.what);
+        }
     }
 }

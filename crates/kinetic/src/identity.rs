@@ -114,6 +114,10 @@ impl Scope {
         let permissions =
             permissions.ok_or_else(|| Failure::invalid("a scope has at least one permission, each a known one"))?;
         let value = scope.value.as_deref().unwrap_or_default().to_vec();
+        if offset + value.len() as u64 > most {
+            let what = format!("the offset and the bytes of a scope's value are {most} together at most, as no key is longer");
+            return Err(Failure::invalid(what));
+        }
         Ok(Scope { offset, value, permissions, tls_required: scope.tls_required.unwrap_or(false) })
     }
 }
@@ -161,6 +165,15 @@ impl Identity {
         self.scopes.iter().filter(names_some).map(|scope| &scope.value[..])
     }
 
+    /// The same in order, without those that begin with another one of them, so that no slice belongs to two.
+    pub(crate) fn slice_prefixes(&self, tls: bool) -> Vec<&[u8]> {
+        let mut prefixes: Vec<&[u8]> = self.slices(tls).collect();
+        prefixes.sort_unstable();
+        // Whatever begins with a prefix comes right behind it.
+        prefixes.dedup_by(|next, kept| next.starts_with(kept));
+        prefixes
+    }
+
     /// Whether a key is that of a slice which appears to it over such a link.
     pub fn shows(&self, key: &[u8], tls: bool) -> bool {
         key.starts_with(SLICES) && self.slices(tls).any(|value| key.starts_with(value))
@@ -195,6 +208,10 @@ impl Identity {
         }
         if acl.max_priority.is_some_and(|most| !PRIORITIES.contains(&most)) {
             return Err(Failure::invalid("a priority is from 1 to 9"));
+        }
+        if acl.scope.len() > limits.scopes {
+            let what = format!("identity {number} has {} scopes; at most {} are allowed", acl.scope.len(), limits.scopes);
+            return Err(Failure::invalid(what));
         }
         let scopes = acl.scope.iter().map(|scope| Scope::read(scope, limits)).collect::<Result<_, _>>()?;
         Ok(Identity { number, key, scopes, max_priority: acl.max_priority })
@@ -308,5 +325,37 @@ mod tests {
         ] {
             assert_eq!(code(&wrong), Err(Code::InvalidRequest), "{wrong:?}");
         }
+    }
+
+    /// An identity could have as many scopes as a message has room for, and each range listed slices for each of them.
+    #[test]
+    fn scopes_have_a_size_and_a_number() {
+        let scope = |offset, bytes| AclScope {
+            offset: Some(offset),
+            value: Some(vec![b'x'; bytes].into()),
+            permission: vec![0],
+            tls_required: None,
+        };
+        let read = |scopes: Vec<AclScope>| {
+            let (identity, key) = (Some(2), Some("key".into()));
+            let acl = Acl { identity, key, hmac_algorithm: Some(1), scope: scopes, max_priority: None };
+            Identity::read(&acl, &Limits::default()).map(|read| read.scopes.len()).map_err(|failure| failure.code)
+        };
+        for (offset, bytes) in [(0, 4_096), (96, 4_000), (4_095, 1), (4_096, 0)] {
+            assert_eq!(read(vec![scope(offset, bytes)]), Ok(1), "{offset} and {bytes}");
+            assert_eq!(read(vec![scope(offset, bytes + 1)]), Err(Code::InvalidRequest), "{offset} and {bytes} and one");
+        }
+        assert_eq!(read(vec![scope(0, 1); 256]), Ok(256));
+        assert_eq!(read(vec![scope(0, 1); 257]), Err(Code::InvalidRequest));
+    }
+
+    #[test]
+    fn prefixes_of_slices_lie_beside_each_other() {
+        let names = |value: &str| scope(0, format!("pithead/slice/{value}").as_bytes(), &[Permission::Range]);
+        let all = ["main/t", "lab/", "main/", "main/t@1", "main", "lab/", "main/u"].map(names);
+        let id = identity(all.into());
+        assert_eq!(id.slice_prefixes(false), [&b"pithead/slice/lab/"[..], b"pithead/slice/main"]);
+        let id = identity(["b", "a", "ab"].map(names).into());
+        assert_eq!(id.slice_prefixes(false), [&b"pithead/slice/a"[..], b"pithead/slice/b"]);
     }
 }

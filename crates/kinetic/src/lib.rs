@@ -5,6 +5,7 @@
 //! [`Slices`]. Nothing here knows plans.
 
 mod applets;
+mod batch_room;
 mod batches;
 mod certificate;
 pub mod client;

@@ -24,13 +24,15 @@ pub struct Limits {
     pub range_keys: usize,
     /// Identities.
     pub identities: usize,
+    /// Scopes of one identity.
+    pub scopes: usize,
     /// Bytes of a PIN.
     pub pin_bytes: usize,
     /// Commands of one batch.
     pub batch_commands: usize,
     /// Open batches of one connection.
     pub batches: usize,
-    /// Bytes that open batches of all connections hold.
+    /// Bytes that open batches of all connections hold. One client has half of them at most, and less where others hold some.
     pub batch_bytes: u64,
 }
 
@@ -45,6 +47,7 @@ impl Default for Limits {
             waiting: 1_024,
             range_keys: 200,
             identities: 256,
+            scopes: 256,
             pin_bytes: 256,
             batch_commands: 15,
             batches: 5,

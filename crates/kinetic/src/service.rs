@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,7 @@ use pithead_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::applets::{Applets, RUNNING_MAX};
+use crate::batch_room::BatchRoom;
 use crate::code::Failure;
 use crate::erasures::Erasures;
 use crate::identity::Identity;
@@ -78,7 +79,7 @@ pub struct Service {
     pub(crate) pin_turns: PinTurns,
     pub(crate) power: AtomicI32,
     /// Bytes that open batches hold.
-    pub(crate) batch_bytes: AtomicU64,
+    pub(crate) batch_room: Arc<BatchRoom>,
     /// Long messages that are received.
     pub(crate) receiving: Arc<Receiving>,
     /// Which batches were opened too early to be done.
@@ -98,6 +99,7 @@ impl Service {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let service = Service {
             turns: Turns::new(parts.pool.reactors() * TURNS_PER_REACTOR, options.limits.waiting),
+            batch_room: BatchRoom::new(options.limits.batch_bytes),
             applets_running: Semaphore::new(RUNNING_MAX),
             machine: Machine::new(parts.folder),
             store: parts.store,
@@ -111,7 +113,6 @@ impl Service {
             upkeep: Mutex::default(),
             pin_turns: PinTurns::default(),
             power: AtomicI32::new(OPERATIONAL),
-            batch_bytes: AtomicU64::new(0),
             receiving: Arc::default(),
             erasures: Erasures::default(),
             resident_looks: ResidentLooks::default(),

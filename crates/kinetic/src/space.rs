@@ -63,15 +63,27 @@ impl Space<'_> {
     pub fn range(&self, start: &Bound<Key>, end: &Bound<Key>, reverse: bool, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let stored = self.store.range(&keys::stored_range(start, end, reverse, limit))?;
         let mut entries: Vec<Entry> = stored.into_iter().filter_map(shown).collect();
-        for value in self.identity.slices(self.tls) {
-            let (start, end) = within(value, start, end);
-            entries.extend(list_stripes(self.slices, &start, &end, reverse, limit)?);
-        }
+        entries.extend(self.stripes(start, end, reverse, limit)?);
         entries.sort_by(|a, b| if reverse { b.key.cmp(&a.key) } else { a.key.cmp(&b.key) });
-        // More than one scope may name a slice.
-        entries.dedup_by(|a, b| a.key == b.key);
         entries.truncate(limit);
         Ok(entries)
+    }
+
+    /// The first of a range's stripes that the identity sees.
+    fn stripes(&self, start: &Bound<Key>, end: &Bound<Key>, reverse: bool, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let mut prefixes = self.identity.slice_prefixes(self.tls);
+        if reverse {
+            prefixes.reverse();
+        }
+        let mut found = Vec::new();
+        for prefix in prefixes {
+            if found.len() >= limit {
+                break;
+            }
+            let (start, end) = within(prefix, start, end);
+            found.extend(list_stripes(self.slices, &start, &end, reverse, limit - found.len())?);
+        }
+        Ok(found)
     }
 }
 
@@ -96,10 +108,13 @@ fn shown(entry: Entry) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use pithead_store::{Durability, MemoryStore, Write};
 
     use super::*;
     use crate::identity::Scope;
+    use crate::slices::StoredSlice;
     use crate::slices::tests::MemorySlices;
 
     #[test]
@@ -129,5 +144,50 @@ mod tests {
         assert_eq!(with.get(b"pithead/slice/other/t.00").unwrap(), None);
         assert_eq!(list(&Space { tls: true, ..without }, false, 9), list(&with, false, 9));
         assert_eq!(with.entry(b"a").unwrap().unwrap().key, "a");
+    }
+
+    /// Slices in memory, and how often they were listed.
+    #[derive(Debug)]
+    struct Counted(MemorySlices, AtomicUsize);
+
+    impl Slices for Counted {
+        fn list(
+            &self,
+            start: Bound<&[u8]>,
+            end: Bound<&[u8]>,
+            reverse: bool,
+            limit: usize,
+        ) -> Result<Vec<StoredSlice>, StoreError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.list(start, end, reverse, limit)
+        }
+
+        fn read(&self, name: &[u8]) -> Result<Option<Value>, StoreError> {
+            self.0.read(name)
+        }
+    }
+
+    /// Each scope that named a slice listed it again.
+    #[test]
+    fn slices_are_listed_once_however_many_scopes_name_them() {
+        let names = ["a/t", "b/t", "b/u", "c/t"].map(|name| (name.as_bytes().to_vec(), Value::from_static(b"slice")));
+        let slices = Counted(MemorySlices(names.into()), AtomicUsize::new(0));
+        let values = ["b/", "a/", "a/t", "b/", "b/u", "b/", "c/"].map(|value| [SLICES, value.as_bytes()].concat());
+        let scopes = values.map(|value| Scope { value, ..Scope::everything() }).into();
+        let identity = Identity { scopes, ..Identity::factory() };
+        let store = MemoryStore::new();
+        let space = Space { store: &store, slices: &slices, identity: &identity, tls: false };
+        for (reverse, limit, listed, expected) in [
+            (false, 9, 3, &["a/t.00", "b/t.00", "b/u.00", "c/t.00"][..]),
+            (true, 9, 3, &["c/t.00", "b/u.00", "b/t.00", "a/t.00"]),
+            (false, 2, 2, &["a/t.00", "b/t.00"]),
+            (true, 1, 1, &["c/t.00"]),
+        ] {
+            slices.1.store(0, Ordering::Relaxed);
+            let found = space.range(&Bound::Unbounded, &Bound::Unbounded, reverse, limit).unwrap();
+            let found: Vec<_> = found.iter().map(|entry| entry.key[SLICES.len()..].escape_ascii().to_string()).collect();
+            assert_eq!(found, expected, "{reverse} {limit}");
+            assert_eq!(slices.1.load(Ordering::Relaxed), listed, "{reverse} {limit}");
+        }
     }
 }

@@ -76,6 +76,7 @@ mod tests {
 
     use super::*;
     use crate::code::Failure;
+    use crate::identity::Scope;
 
     #[test]
     fn changes_survive_and_failed_ones_do_not() {
@@ -98,5 +99,18 @@ mod tests {
         assert!(again.get().locked && again.get().identities.contains_key(&FACTORY_IDENTITY));
         store.write(vec![Write::put(STATE_KEY, "{")], Durability::Through).unwrap();
         assert!(matches!(States::open(store), Err(StoreError::Corrupt { .. })));
+    }
+
+    /// Releases of before had no bounds for scopes.
+    #[test]
+    fn an_identity_that_would_be_refused_now_is_read() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut scopes = vec![Scope::everything(); 300];
+        scopes.push(Scope { offset: 4_096, value: vec![b'x'; 5_000], ..Scope::everything() });
+        let mut state = DeviceState::default();
+        state.identities.insert(7, Arc::new(Identity { number: 7, scopes, ..Identity::factory() }));
+        let json = serde_json::to_vec(&state).unwrap();
+        store.write(vec![Write::put(STATE_KEY, json)], Durability::Through).unwrap();
+        assert_eq!(*States::open(store).unwrap().get(), state);
     }
 }

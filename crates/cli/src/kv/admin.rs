@@ -89,9 +89,15 @@ pub(super) struct AclArgs {
     /// Only with keys that begin so (repeatable)
     #[arg(long, value_name = "KEY", default_value = "")]
     prefix: Vec<String>,
+    /// Where in a key each --prefix has to be, in place of its beginning
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    offset: i64,
     /// Only over TLS
     #[arg(long)]
     only_tls: bool,
+    /// The highest priority that its requests may have, from 1 to 9 [default: any]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=9))]
+    max_priority: Option<i32>,
 }
 
 /// Permissions.
@@ -143,7 +149,8 @@ pub(super) struct EraseArgs {
     /// File with the PIN [default: none was set]
     #[arg(long, value_name = "FILE")]
     pin_file: Option<PathBuf>,
-    /// Give the room of the values back to the medium, too
+    /// Give the room of large values back to the file system, too. Nothing is overwritten: keys, values under 64 KiB, PINs and
+    /// identities' keys may stay in the drive's files until these are written anew
     #[arg(long)]
     secure: bool,
 }
@@ -252,7 +259,7 @@ fn acl(args: &AclArgs) -> Result<Acl, CliError> {
     let permission = args.allow.iter().map(|allow| allow.permission() as i32).collect::<Vec<_>>();
     let scope = |prefix: &String| -> Result<AclScope, CliError> {
         let (value, permission) = (Some(key_bytes(prefix)?.into()), permission.clone());
-        Ok(AclScope { offset: Some(0), value, permission, tls_required: Some(args.only_tls) })
+        Ok(AclScope { offset: Some(args.offset), value, permission, tls_required: Some(args.only_tls) })
     };
     let scopes = args.prefix.iter().map(scope).collect::<Result<_, CliError>>()?;
     Ok(Acl {
@@ -261,7 +268,7 @@ fn acl(args: &AclArgs) -> Result<Acl, CliError> {
         hmac_algorithm: Some(1),
         // Without a permission it may do nothing.
         scope: if args.allow.is_empty() { Vec::new() } else { scopes },
-        max_priority: None,
+        max_priority: args.max_priority,
     })
 }
 
@@ -279,5 +286,31 @@ impl Allow {
             Allow::Power => Permission::Power,
             Allow::Applet => Permission::Applet,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This command could set neither, and took them away from identities that had them.
+    #[test]
+    fn an_identity_is_sent_with_its_priority_and_the_place_of_its_prefixes() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = AclArgs {
+            number: 7,
+            new_key_file: folder.path().join("7.key"),
+            allow: vec![Allow::Read, Allow::Range],
+            prefix: vec!["a".to_owned(), "\\x00".to_owned()],
+            offset: 3,
+            only_tls: true,
+            max_priority: Some(4),
+        };
+        let sent = acl(&args).unwrap();
+        assert_eq!((sent.identity, sent.max_priority), (Some(7), Some(4)));
+        let scopes: Vec<_> =
+            sent.scope.iter().map(|scope| (scope.offset, scope.value.as_deref().unwrap_or_default())).collect();
+        assert_eq!(scopes, [(Some(3), &b"a"[..]), (Some(3), &b"\0"[..])]);
+        assert!(sent.scope.iter().all(|scope| scope.tls_required == Some(true) && scope.permission == [0, 3]));
     }
 }

@@ -154,11 +154,20 @@ fn place(at: &str) -> Result<(String, u16), CliError> {
 }
 
 fn unreachable_drive(place: &str, error: &ClientError) -> CliError {
-    if let ClientError::Ended(_) = error {
-        return Fault::new(Blame::Limit, format!("the Kinetic drive at {place}: {error}")).into();
-    }
-    let fault = Fault::new(Blame::Device, format!("no Kinetic drive at {place}: {error}"));
-    CliError::from(fault.hint("start one: pithead drive serve --data DIR --kinetic"))
+    let fault = match error {
+        ClientError::Ended(_) => Fault::new(Blame::Limit, format!("the Kinetic drive at {place}: {error}")),
+        ClientError::Certificate(_) => {
+            let fault = Fault::new(Blame::Access, format!("the Kinetic drive at {place} is not believed: {error}"));
+            fault.hint(
+                "--tls-ca takes the CA of its certificate, or the drive's own DIR/kinetic.pem, and --at a name that is in it",
+            )
+        }
+        _ => {
+            let fault = Fault::new(Blame::Device, format!("no Kinetic drive at {place}: {error}"));
+            fault.hint("start one: pithead drive serve --data DIR --kinetic")
+        }
+    };
+    fault.into()
 }
 
 /// What a request was answered, if it was done.
@@ -195,6 +204,17 @@ mod tests {
         for wrong in ["", "server1", ":8123", "server1:", "server1:70000"] {
             assert!(place(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// A drive that ran was to be started.
+    #[test]
+    fn a_drive_that_is_not_believed_is_not_to_be_started() {
+        let said = |error: ClientError| unreachable_drive("server1:8443", &error).to_string();
+        let of_certificate = said(ClientError::Certificate("UnknownIssuer".to_owned()));
+        assert!(of_certificate.contains("UnknownIssuer") && of_certificate.contains("kinetic.pem"), "{of_certificate}");
+        assert!(!of_certificate.contains("start one"), "{of_certificate}");
+        let refused = said(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        assert!(refused.contains("start one"), "{refused}");
     }
 
     #[test]

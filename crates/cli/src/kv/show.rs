@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use pithead_kinetic::RequestKind;
-use pithead_kinetic::proto::{GetLog, KeyValue};
+use pithead_kinetic::proto::{Configuration, GetLog, Interface, KeyValue, LogLimits};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
@@ -110,12 +110,7 @@ fn log_json(log: &GetLog, value: &[u8]) -> Value {
         object.insert("capacity".to_owned(), told);
     }
     if let Some(told) = &log.configuration {
-        let text = |bytes: &Option<Bytes>| bytes.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let told = json!({
-            "vendor": told.vendor, "model": told.model, "serial_number": text(&told.serial_number), "version": told.version,
-            "port": told.port, "tls_port": told.tls_port, "protocol_version": told.protocol_version,
-        });
-        object.insert("configuration".to_owned(), told);
+        object.insert("configuration".to_owned(), configuration(told));
     }
     let kind = |number: Option<i32>| number.and_then(RequestKind::of).map(|kind| kind.name().to_owned());
     let counts =
@@ -125,19 +120,54 @@ fn log_json(log: &GetLog, value: &[u8]) -> Value {
         let lines: Vec<String> = String::from_utf8_lossy(messages).lines().map(str::to_owned).collect();
         object.insert("messages".to_owned(), lines.into());
     }
-    if let Some(limits) = &log.limits {
-        let told = json!({
-            "key_bytes": limits.max_key_size, "value_bytes": limits.max_value_size, "version_bytes": limits.max_version_size,
-            "tag_bytes": limits.max_tag_size, "message_bytes": limits.max_message_size, "range_keys": limits.max_key_range_count,
-            "batch_commands": limits.max_operation_count_per_batch, "batches": limits.max_batch_count_per_device,
-            "connections": limits.max_connections, "identities": limits.max_identity_count, "pin_bytes": limits.max_pin_size,
-        });
-        object.insert("limits".to_owned(), told);
+    if let Some(told) = &log.limits {
+        object.insert("limits".to_owned(), limits(told));
     }
     if log.device.is_some() || !value.is_empty() {
         put_bytes(&mut object, "device", value);
     }
     Value::Object(object)
+}
+
+fn configuration(told: &Configuration) -> Value {
+    json!({
+        "vendor": told.vendor, "model": told.model, "serial_number": text(&told.serial_number),
+        "world_wide_name": text(&told.world_wide_name), "version": told.version,
+        "interfaces": told.interface.iter().map(interface).collect::<Vec<_>>(), "port": told.port, "tls_port": told.tls_port,
+        "compilation_date": told.compilation_date, "source_hash": told.source_hash,
+        "protocol_version": told.protocol_version, "protocol_compilation_date": told.protocol_compilation_date,
+        "protocol_source_hash": told.protocol_source_hash, "power_level": told.current_power_level.map(power_level),
+    })
+}
+
+fn interface(told: &Interface) -> Value {
+    json!({"name": told.name, "mac": text(&told.mac), "ipv4": text(&told.ipv4_address), "ipv6": text(&told.ipv6_address)})
+}
+
+/// A level by its name, or by its number where that is none of the protocol's.
+fn power_level(level: i32) -> Value {
+    match level {
+        1 => "operational".into(),
+        2 => "hibernate".into(),
+        3 => "shutdown".into(),
+        4 => "failed".into(),
+        other => other.into(),
+    }
+}
+
+fn limits(told: &LogLimits) -> Value {
+    json!({
+        "key_bytes": told.max_key_size, "value_bytes": told.max_value_size, "version_bytes": told.max_version_size,
+        "tag_bytes": told.max_tag_size, "message_bytes": told.max_message_size, "range_keys": told.max_key_range_count,
+        "batch_commands": told.max_operation_count_per_batch, "batches": told.max_batch_count_per_device,
+        "connections": told.max_connections, "outstanding_reads": told.max_outstanding_read_requests,
+        "outstanding_writes": told.max_outstanding_write_requests, "identities": told.max_identity_count,
+        "pin_bytes": told.max_pin_size,
+    })
+}
+
+fn text(bytes: &Option<Bytes>) -> Option<String> {
+    bytes.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
 fn insert(object: &mut Map<String, Value>, name: &str, part: Map<String, Value>) {
@@ -168,5 +198,41 @@ mod tests {
         };
         let told = log_json(&log, b"");
         assert_eq!(told, json!({"capacity": {"nominal_bytes": 100, "portion_full": 0.25}, "utilizations": {"CPU": 0.5}}));
+    }
+
+    /// Half of it was left out.
+    #[test]
+    fn all_that_a_drive_says_of_itself_is_printed() {
+        let lo = Interface { name: Some("lo".to_owned()), ipv4_address: Some("127.0.0.1".into()), ..Interface::default() };
+        let configuration = Configuration {
+            interface: vec![lo],
+            compilation_date: Some("today".to_owned()),
+            source_hash: Some("ab".to_owned()),
+            world_wide_name: Some("drive 7".into()),
+            protocol_compilation_date: Some("then".to_owned()),
+            protocol_source_hash: Some("cd".to_owned()),
+            current_power_level: Some(2),
+            ..Configuration::default()
+        };
+        let limits = LogLimits {
+            max_outstanding_read_requests: Some(5),
+            max_outstanding_write_requests: Some(6),
+            ..LogLimits::default()
+        };
+        let log = GetLog { configuration: Some(configuration), limits: Some(limits), ..GetLog::default() };
+        let told = log_json(&log, b"");
+        for (name, expected) in [
+            ("interfaces", json!([{"name": "lo", "mac": null, "ipv4": "127.0.0.1", "ipv6": null}])),
+            ("compilation_date", "today".into()),
+            ("source_hash", "ab".into()),
+            ("world_wide_name", "drive 7".into()),
+            ("protocol_compilation_date", "then".into()),
+            ("protocol_source_hash", "cd".into()),
+            ("power_level", "hibernate".into()),
+        ] {
+            assert_eq!(told["configuration"][name], expected, "{name}");
+        }
+        assert_eq!((&told["limits"]["outstanding_reads"], &told["limits"]["outstanding_writes"]), (&json!(5), &json!(6)));
+        assert_eq!(power_level(9), json!(9));
     }
 }

@@ -1,10 +1,15 @@
 //! Batches: all of their commands or none, and none once their connection is gone.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use pithead_kinetic::client::{Client, ClientError, Reply};
 use pithead_kinetic::proto::{Batch, Body, Header, KeyValue, Setup};
-use pithead_kinetic::{Code, RequestKind};
+use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, Permission, RequestKind};
+use pithead_store::MemoryStore;
 
+use crate::rights::{acl, scope, set};
 use crate::server::{Server, call, get, header_of, key_value, put, put_of, with_key};
 
 fn in_batch(kind: RequestKind, id: u32) -> Header {
@@ -73,6 +78,7 @@ async fn one_failure_fails_the_batch() {
         let batch = reply.body.batch.unwrap();
         assert_eq!((reply.code, batch.sequence.len()), (Code::InvalidBatch, 3), "{name}");
         assert_eq!(batch.failed_sequence, Some(batch.sequence[1]), "{name}");
+        assert!(!reply.what.contains("kinetic/"), "{name}: {}", reply.what);
         assert_eq!(get(&mut client, b"good").await.code, Code::NotFound, "{name}");
     }
     start(&mut client, 1).await;
@@ -116,6 +122,56 @@ async fn batches_and_their_commands_are_limited() {
     let unnamed = client.call(RequestKind::StartBatch, Body::default(), Bytes::new()).await.unwrap();
     assert_eq!(unnamed.code, Code::InvalidRequest);
     assert_eq!(start(&mut server.client().await, 1).await, Code::Success, "others have batches of their own");
+}
+
+/// Starts a batch, and adds so many puts of one byte.
+async fn fill(client: &mut Client, id: u32, commands: i32) {
+    assert_eq!(start(client, id).await, Code::Success);
+    for number in 0..commands {
+        add(client, id, put_of(format!("{id}/{number}").as_bytes(), "1")).await;
+    }
+}
+
+/// Batches of one client took all of the room, and nobody else had one.
+#[tokio::test]
+async fn clients_share_the_room_for_batches() {
+    let limits = Limits { batch_bytes: 12, ..Limits::default() };
+    let options = KineticOptions { limits, ..KineticOptions::default() };
+    let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(NoSlices), options).await;
+    let seven = acl(7, vec![scope(b"", &Permission::ALL)]);
+    assert_eq!(set(&mut server.tls_client().await, vec![seven]).await, Code::Success);
+    let (mut first, mut second) = (server.client().await, server.client_as(7, b"key of 7", false).await);
+    fill(&mut first, 1, 6).await;
+    fill(&mut first, 2, 1).await;
+    let reply = end(&mut first, 2, Some(1)).await;
+    let batch = reply.body.batch.unwrap();
+    assert_eq!((reply.code, batch.failed_sequence), (Code::ServiceBusy, Some(batch.sequence[0])), "{}", reply.what);
+    for (commands, code) in [(3, Code::Success), (4, Code::ServiceBusy), (3, Code::Success)] {
+        fill(&mut second, 1, commands).await;
+        let reply = end(&mut second, 1, Some(commands)).await;
+        let batch = reply.body.batch.unwrap();
+        assert_eq!((reply.code, batch.failed_sequence), (code, batch.sequence.get(3).copied()), "{commands}");
+    }
+    assert_eq!(end(&mut first, 1, Some(6)).await.code, Code::Success);
+    fill(&mut first, 1, 6).await;
+    assert_eq!(
+        first.call_with(in_batch(RequestKind::AbortBatch, 1), Body::default(), Bytes::new()).await.unwrap().code,
+        Code::Success
+    );
+    fill(&mut first, 1, 6).await;
+    assert_eq!(end(&mut first, 1, Some(6)).await.code, Code::Success, "what was aborted holds nothing");
+    fill(&mut first, 1, 6).await;
+    drop(first);
+    let mut third = server.client().await;
+    let taken = async {
+        loop {
+            fill(&mut third, 1, 6).await;
+            if end(&mut third, 1, Some(6)).await.code == Code::Success {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), taken).await.expect("bytes go with their connection");
 }
 
 #[tokio::test]

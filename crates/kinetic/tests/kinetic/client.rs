@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pithead_entry::ConnectionLimits;
-use pithead_kinetic::client::{Client, ClientError};
+use pithead_entry::{ClientTlsFiles, ConnectionLimits};
+use pithead_kinetic::client::{Client, ClientError, ClientOptions, Trust};
 use pithead_kinetic::proto::{Body, Command, Header, Message, P2pOperation, Peer, Status, auth};
 use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, RequestKind, read_frame, write_frame};
 use pithead_store::MemoryStore;
@@ -34,6 +34,22 @@ async fn who_is_turned_away_is_told_why() {
     let reply = call(&mut other.client().await, RequestKind::Peer2PeerPush, body).await;
     assert_eq!(reply.code, Code::RemoteConnectionError);
     assert!(reply.what.ends_with(&why), "{}", reply.what);
+}
+
+/// The certificate was of `localhost` alone, and no client believed it that called an address and asked.
+#[tokio::test]
+async fn a_drive_is_believed_by_its_own_certificate_and_by_no_other() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let trusting = |host: &str, of: &Server| {
+        let ca = Trust::Ca(ClientTlsFiles { ca: of.certificate.clone(), identity: None });
+        ClientOptions { host: host.to_owned(), ..options(server.tls, Some(ca)) }
+    };
+    for host in ["127.0.0.1", "localhost"] {
+        let mut client = Client::connect(&trusting(host, &server)).await.unwrap();
+        assert_eq!(get(&mut client, b"k").await.code, Code::NotFound, "{host}");
+    }
+    let error = Client::connect(&trusting("127.0.0.1", &other)).await.err();
+    assert!(matches!(error, Some(ClientError::Certificate(_))), "{error:?}");
 }
 
 fn message(auth_type: Option<i32>) -> Message {

@@ -1,7 +1,7 @@
 //! A server for tests, and requests to it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ use tokio::sync::oneshot;
 pub struct Server {
     pub plain: SocketAddr,
     pub tls: SocketAddr,
+    /// The certificate that it has signed itself.
+    pub certificate: PathBuf,
     pub service: Arc<Service>,
     stop: Option<oneshot::Sender<()>>,
     served: tokio::task::JoinHandle<()>,
@@ -52,7 +54,9 @@ impl Server {
         let listen = || async { TcpListener::bind("127.0.0.1:0").await.unwrap() };
         let (plain, tls) = (listen().await, listen().await);
         let addresses = (plain.local_addr().unwrap(), tls.local_addr().unwrap());
-        let listeners = Listeners { plain: Some(plain), tls: Some((tls, self_signed(folder.path()).unwrap())) };
+        let files = self_signed(folder.path(), &[addresses.1.ip()]).unwrap();
+        let certificate = files.cert.clone();
+        let listeners = Listeners { plain: Some(plain), tls: Some((tls, files)) };
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = Arc::clone(&service);
         let served = tokio::spawn(async move {
@@ -61,7 +65,7 @@ impl Server {
             });
             serve(serving, listeners, stopped).await.unwrap();
         });
-        Server { plain: addresses.0, tls: addresses.1, service, stop: Some(stop), served, _folder: folder }
+        Server { plain: addresses.0, tls: addresses.1, certificate, service, stop: Some(stop), served, _folder: folder }
     }
 
     pub async fn client(&self) -> Client {
