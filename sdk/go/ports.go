@@ -33,7 +33,7 @@ func (i *Input[T]) take() bool {
 		length := abiInputGet(i.port, at, room)
 		switch {
 		case length == again:
-			running.flush()
+			running.tryFlush(nil)
 			abiInputWait(i.port)
 		case length == cut:
 			Fail("the stream of in(" + strconv.Itoa(int(i.port)) + ") was cut off before its end")
@@ -64,6 +64,8 @@ func (o *outputState) flush() bool { return o.send(len(o.bytes)) }
 // send sends so many of the first bytes. False if nobody reads any more.
 func (o *outputState) send(length int) bool {
 	for !o.trySend(length) {
+		// Whoever is to make room may wait for what another output holds.
+		running.tryFlush(o)
 		abiOutputWait(o.port, uint32(length))
 	}
 	return !o.closed
@@ -85,10 +87,20 @@ func (o *outputState) trySend(length int) bool {
 }
 
 func (o *outputState) end() {
-	if o.flush() {
+	o.flush()
+	o.tryEnd()
+}
+
+// tryEnd ends the stream if there is room for what was gathered. It is false if there is none now.
+func (o *outputState) tryEnd() bool {
+	if !o.trySend(len(o.bytes)) {
+		return false
+	}
+	if !o.closed {
 		abiOutputClose(o.port)
 		o.closed = true
 	}
+	return true
 }
 
 // Output puts out values of type T.

@@ -36,7 +36,7 @@ type argument interface {
 
 var registered []*SSDlet
 
-// running is the SSDlet of this instance; its outputs are flushed before it waits.
+// running is the SSDlet of this instance; its outputs send what they hold before it waits.
 var running *SSDlet
 
 // New registers an SSDlet under the name by which host programs ask for it.
@@ -63,21 +63,29 @@ func (s *SSDlet) declaration() string {
 	return text
 }
 
-func (s *SSDlet) flush() {
+// tryFlush sends what outputs hold as far as there is room now. One that is being sent is left alone. Room for the rest ends the next
+// wait.
+func (s *SSDlet) tryFlush(sent *outputState) {
 	for _, output := range s.outputs {
-		output.flush()
+		if output != sent {
+			output.trySend(len(output.bytes))
+		}
 	}
 }
 
-// end ends all outputs. Those that have to wait come last: whoever reads the others gets their end.
+// end ends all outputs, each as soon as there is room for what it holds: whoever is to make room for others may wait for that.
 func (s *SSDlet) end() {
-	for _, output := range s.outputs {
-		if output.trySend(len(output.bytes)) {
-			output.end()
+	for {
+		var full *outputState
+		for _, output := range s.outputs {
+			if !output.tryEnd() {
+				full = output
+			}
 		}
-	}
-	for _, output := range s.outputs {
-		output.end()
+		if full == nil {
+			return
+		}
+		abiOutputWait(full.port, uint32(len(full.bytes)))
 	}
 }
 

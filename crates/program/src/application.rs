@@ -18,6 +18,7 @@ use crate::graph::{Graph, Leaving, Node, Phase};
 use crate::guest::{Guest, Names, OpenFile, Opened, Ports};
 use crate::host_port::busy;
 use crate::limits::{ARGUMENT_BYTES_MAX, SSDLETS_MAX};
+use crate::links::End;
 use crate::module::Code;
 use crate::row::encode;
 use crate::run::run;
@@ -84,8 +85,9 @@ pub struct Output {
 
 impl Application {
     pub(crate) fn new(name: &str, runtime: Arc<Runtime>, services: Arc<dyn Services>, limits: Limits) -> Self {
-        let graph = Arc::new(Mutex::new(Graph::new()));
-        Self { name: name.into(), runtime, services, budget: Budget::new(limits), graph }
+        let name: Arc<str> = name.into();
+        let graph = Arc::new(Mutex::new(Graph::new(Arc::clone(&name))));
+        Self { name, runtime, services, budget: Budget::new(limits), graph }
     }
 
     /// Makes an SSDlet of a module. Files that arguments name are opened now, with the rights of the application's caller.
@@ -123,9 +125,10 @@ impl Application {
     }
 
     /// Connects an output to an input, of this application or of two. An output that is connected to several inputs deals its
-    /// batches out to them; an input takes from several outputs in the order in which batches come.
+    /// batches out to them; an input takes from several outputs in the order in which batches come. Connections that have a port in
+    /// common are one, and the start fails unless each of its outputs is connected to each of its inputs.
     pub fn connect(&self, from: &Output, to: &Input) -> Result<(), ProgramError> {
-        let _turn = self.runtime.connecting();
+        let _turn = Runtime::connecting();
         let ours = |ssdlet: &Ssdlet| Arc::ptr_eq(&ssdlet.graph, &self.graph);
         if !ours(&from.ssdlet) && !ours(&to.ssdlet) {
             return Err(ProgramError::usage(format!("neither {from} nor {to} is a port of the application {}", self.name)));
@@ -136,13 +139,16 @@ impl Application {
                 "{from} puts out {types} and {to} takes {others}; they cannot be connected"
             )));
         }
+        let (output, input) = (from.end(), to.end());
         let channel = match (from.channel()?, to.channel()?) {
-            (Some(one), Some(other)) if Arc::ptr_eq(&one, &other) => {
+            (Some(one), Some(_)) if one.links.lock().contains(&output, &input) => {
                 return Err(ProgramError::usage(format!("{from} and {to} are connected already")));
             }
+            (Some(one), Some(other)) if one.unite(&other) => one,
             (Some(_), Some(_)) => {
                 let text = format!(
-                    "{from} and {to} are both connected elsewhere; several writers and several readers need an SSDlet between them"
+                    "{from} and {to} are both connected elsewhere, one of them to the host program or to what was started already; \
+                     give one of them a port of its own"
                 );
                 return Err(ProgramError::Usage(text));
             }
@@ -153,30 +159,36 @@ impl Application {
             channel.reach_outside();
         }
         from.join(&channel)?;
-        to.join(&channel)
+        to.join(&channel)?;
+        channel.links.lock().add(output, input);
+        Ok(())
     }
 
     /// Connects an output to the host program.
     pub fn reader(&self, from: &Output) -> Result<HostReader, ProgramError> {
-        let _turn = self.runtime.connecting();
+        let _turn = Runtime::connecting();
         let channel = match from.channel()? {
             Some(channel) => channel,
             None => self.channel(from.signature()?),
         };
         channel.reach_outside();
         from.join(&channel)?;
+        let (output, host) = (from.end(), End::host(format!("the host program's reader of {from}")));
+        channel.links.lock().add_host(output, host);
         Ok(HostReader::new(channel, Arc::clone(&self.graph)))
     }
 
     /// Connects the host program to an input.
     pub fn writer(&self, to: &Input) -> Result<HostWriter, ProgramError> {
-        let _turn = self.runtime.connecting();
+        let _turn = Runtime::connecting();
         let channel = match to.channel()? {
             Some(channel) => channel,
             None => self.channel(to.signature()?),
         };
         channel.reach_outside();
         to.join(&channel)?;
+        let (host, input) = (End::host(format!("the host program's writer to {to}")), to.end());
+        channel.links.lock().add_host(host, input);
         Ok(HostWriter::new(channel, Arc::clone(&self.graph), Arc::clone(&self.budget)))
     }
 
@@ -184,7 +196,8 @@ impl Application {
         Channel::new(signature, self.budget.limits().queue_bytes_max)
     }
 
-    /// Starts all SSDlets, each on the reactor with the fewest tasks. Fails if a port is not connected.
+    /// Starts all SSDlets, each on the reactor with the fewest tasks. Fails if a port is not connected, or not with all that share its
+    /// connection; both can be mended.
     pub fn start(&self) -> Result<(), ProgramError> {
         let ready = self.ready()?;
         // Without the lock: a pool that has stopped drops an SSDlet at once, which then says that it has ended.
@@ -203,6 +216,7 @@ impl Application {
 
     /// Says that the application runs, and returns its SSDlets as they are to be spawned.
     fn ready(&self) -> Result<Vec<Ready>, ProgramError> {
+        let _turn = Runtime::connecting();
         let mut graph = self.building()?;
         if graph.nodes.is_empty() {
             return Err(ProgramError::usage(format!("the application {} has no SSDlets", self.name)));
@@ -210,6 +224,15 @@ impl Application {
         if let Some(port) = graph.nodes.iter().find_map(Node::unconnected) {
             return Err(ProgramError::usage(format!("{port} is not connected; connect all ports before the start")));
         }
+        let channels = || graph.nodes.iter().flat_map(Node::channels);
+        if let Some((from, to)) = channels().find_map(|channel| channel.links.lock().lacking()) {
+            let text = format!(
+                "{from} and {to} share a connection by way of other ports, but are not connected; connect them, too, or give one \
+                 of them a port of its own"
+            );
+            return Err(ProgramError::Usage(text));
+        }
+        channels().for_each(|channel| channel.links.lock().is_fixed = true);
         graph.phase = Phase::Running;
         graph.live = graph.nodes.len();
         Ok(graph.nodes.iter_mut().enumerate().map(|(index, node)| self.ready_node(node, index)).collect())
@@ -228,6 +251,7 @@ impl Application {
             graph: Some((Arc::clone(&self.graph), index)),
             inputs: std::mem::take(&mut node.inputs),
             outputs: std::mem::take(&mut node.outputs),
+            ..Ports::default()
         };
         let leaving = Leaving { graph: Arc::clone(&self.graph), node: index, well: false };
         Ready { code: Arc::clone(node.module.code()), number: node.number, guest, leaving }

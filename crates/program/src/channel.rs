@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::Signature;
 use crate::budget::{Budget, Held, NoRoom};
 use crate::limits::BATCH_BYTES;
+use crate::links::Links;
 
 /// A queue of batches. Small batches of rows that wait are joined, so that a value can be sent as soon as it is there.
 pub(crate) struct Channel {
@@ -22,6 +23,10 @@ pub(crate) struct Channel {
     moved: Notify,
     /// Whether one of its ends is outside of the application: at a host program, or in another application.
     outside: AtomicBool,
+    /// Which of its ends were connected with which.
+    pub links: Mutex<Links>,
+    /// The connection that this one has become a part of, before anything went through either.
+    part_of: OnceLock<Arc<Channel>>,
 }
 
 #[derive(Default)]
@@ -50,7 +55,7 @@ pub(crate) enum Got {
     Empty,
     /// All writers have ended.
     End,
-    /// A writer was lost, so that what came is not all.
+    /// A writer was lost, so that what came is not all; a sentence says why.
     Cut(Arc<str>),
 }
 
@@ -65,8 +70,62 @@ pub(crate) enum Put {
 
 impl Channel {
     pub fn new(signature: Signature, bytes_max: usize) -> Arc<Self> {
-        let (state, outside) = (Mutex::new(ChannelState::default()), AtomicBool::new(false));
-        Arc::new(Self { signature, bytes_max, state, moved: Notify::new(), outside })
+        Arc::new(Self {
+            signature,
+            bytes_max,
+            state: Mutex::default(),
+            moved: Notify::new(),
+            outside: AtomicBool::new(false),
+            links: Mutex::default(),
+            part_of: OnceLock::new(),
+        })
+    }
+
+    /// The connection, or the one that it has become a part of.
+    pub fn whole(self: &Arc<Self>) -> &Arc<Self> {
+        let mut whole = self;
+        while let Some(larger) = whole.part_of.get() {
+            whole = larger;
+        }
+        whole
+    }
+
+    /// Makes another connection a part of this one; both are whole ones. False if one of them is to stay apart.
+    pub fn unite(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        if Arc::ptr_eq(self, other) {
+            return true;
+        }
+        if self.links.lock().is_fixed || other.links.lock().is_fixed {
+            return false;
+        }
+        let links = std::mem::take(&mut *other.links.lock());
+        self.links.lock().absorb(links);
+        if !other.is_inside() {
+            self.reach_outside();
+        }
+        // Those who write to the other one and read it count here from now on.
+        let mut theirs = other.state.lock();
+        let mut state = self.state.lock();
+        state.writers += std::mem::take(&mut theirs.writers);
+        state.readers += std::mem::take(&mut theirs.readers);
+        state.cut = state.cut.take().or(theirs.cut.take());
+        let _ = other.part_of.set(Arc::clone(self));
+        true
+    }
+
+    /// Changes the state of the whole connection, and wakes who waits for it.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut ChannelState)) {
+        loop {
+            let whole = self.whole();
+            let mut state = whole.state.lock();
+            // It may have become a part of another one meanwhile.
+            if whole.part_of.get().is_none() {
+                change(&mut state);
+                drop(state);
+                whole.moved.notify_waiters();
+                return;
+            }
+        }
     }
 
     pub fn reach_outside(&self) {
@@ -237,24 +296,23 @@ pub(crate) struct Reader(Arc<Channel>);
 
 impl Reader {
     pub fn new(channel: Arc<Channel>) -> Self {
-        channel.state.lock().readers += 1;
+        channel.change(|state| state.readers += 1);
         Self(channel)
     }
 
     pub fn channel(&self) -> &Arc<Channel> {
-        &self.0
+        self.0.whole()
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.readers -= 1;
-        if state.readers == 0 {
-            state.clear();
-        }
-        drop(state);
-        self.0.moved.notify_waiters();
+        self.0.change(|state| {
+            state.readers -= 1;
+            if state.readers == 0 {
+                state.clear();
+            }
+        });
     }
 }
 
@@ -267,12 +325,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub fn new(channel: Arc<Channel>) -> Self {
-        channel.state.lock().writers += 1;
+        channel.change(|state| state.writers += 1);
         Self { channel, finished: false }
     }
 
     pub fn channel(&self) -> &Arc<Channel> {
-        &self.channel
+        self.channel.whole()
     }
 
     pub fn finish(mut self) {
@@ -283,9 +341,8 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.finished {
-            self.channel.cut(&Arc::from("an SSDlet that writes to it was lost"));
+            self.channel().cut(&Arc::from("the stream was cut off: an SSDlet that writes to it was lost"));
         }
-        self.channel.state.lock().writers -= 1;
-        self.channel.moved.notify_waiters();
+        self.channel.change(|state| state.writers -= 1);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use futures::future::select_all;
 use parking_lot::Mutex;
 use pithead_sched::AbortOnDrop;
 use tokio::sync::Notify;
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 use crate::budget::Fault;
 use crate::channel::{Channel, Reader, Side, Writer};
 use crate::guest::Opened;
+use crate::links::new_owner;
 use crate::{Declared, Module, ProgramError};
 
 /// Where an application is in its life.
@@ -21,6 +23,10 @@ pub(crate) enum Phase {
 }
 
 pub(crate) struct Graph {
+    /// The name of the application.
+    pub name: Arc<str>,
+    /// Who it is as an owner of ends of connections.
+    pub owner: u64,
     pub phase: Phase,
     pub nodes: Vec<Node>,
     /// The connections that its SSDlets write to, which a failure cuts. Those that they only read may have other readers, who go on.
@@ -42,15 +48,39 @@ pub(crate) struct Node {
     pub inputs: Vec<Option<Reader>>,
     pub outputs: Vec<Option<Writer>>,
     pub ended: bool,
-    /// What it waits for: the number of one of its ports.
     waits: Option<Wait>,
 }
 
+/// What an SSDlet waits for.
 #[derive(Clone, Debug)]
-struct Wait {
-    port: usize,
-    channel: Arc<Channel>,
-    side: Side,
+pub(crate) struct Wait {
+    /// The number of one of its ports.
+    pub port: usize,
+    pub channel: Arc<Channel>,
+    pub side: Side,
+    /// Outputs that had no room for what it holds. Others may need just that before the port can go on, so room there ends the wait,
+    /// too.
+    pub others: Vec<(Arc<Channel>, Side)>,
+}
+
+impl Wait {
+    pub fn is_ready(&self) -> bool {
+        self.channel.is_ready(self.side) || self.others.iter().any(|(channel, side)| channel.is_ready(*side))
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&self) {
+        if self.others.is_empty() {
+            return self.channel.ready(self.side).await;
+        }
+        let others = self.others.iter().map(|(channel, side)| Box::pin(channel.ready(*side)));
+        select_all(std::iter::once(Box::pin(self.channel.ready(self.side))).chain(others)).await;
+    }
+
+    /// Whether nobody outside of the application can end it.
+    fn is_inside(&self) -> bool {
+        self.channel.is_inside() && self.others.iter().all(|(channel, _)| channel.is_inside())
+    }
 }
 
 impl Node {
@@ -71,11 +101,19 @@ impl Node {
         let input = self.inputs.iter().position(Option::is_none).map(|port| format!("{name}.in({port})"));
         input.or_else(|| self.outputs.iter().position(Option::is_none).map(|port| format!("{name}.out({port})")))
     }
+
+    /// The connections that its ports have.
+    pub fn channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
+        let inputs = self.inputs.iter().flatten().map(Reader::channel);
+        inputs.chain(self.outputs.iter().flatten().map(Writer::channel))
+    }
 }
 
 impl Graph {
-    pub fn new() -> Self {
+    pub fn new(name: Arc<str>) -> Self {
         Self {
+            name,
+            owner: new_owner(),
             phase: Phase::Building,
             nodes: Vec::new(),
             written: Vec::new(),
@@ -87,8 +125,8 @@ impl Graph {
     }
 
     /// Notes that an SSDlet is about to wait. Fails if all SSDlets would then wait for each other, for ever.
-    pub fn wait(&mut self, node: usize, port: usize, channel: &Arc<Channel>, side: Side) -> Result<(), Fault> {
-        self.nodes[node].waits = Some(Wait { port, channel: Arc::clone(channel), side });
+    pub fn wait(&mut self, node: usize, wait: Wait) -> Result<(), Fault> {
+        self.nodes[node].waits = Some(wait);
         self.deadlock().map_or(Ok(()), |what| Err(Fault(what)))
     }
 
@@ -99,10 +137,7 @@ impl Graph {
     /// Says who waits for what if nobody can ever go on.
     fn deadlock(&self) -> Option<String> {
         let live = || self.nodes.iter().filter(|node| !node.ended);
-        let stuck = |node: &Node| {
-            let wait = node.waits.as_ref();
-            wait.is_some_and(|wait| wait.channel.is_inside() && !wait.channel.is_ready(wait.side))
-        };
+        let stuck = |node: &Node| node.waits.as_ref().is_some_and(|wait| wait.is_inside() && !wait.is_ready());
         if live().next().is_none() || !live().all(stuck) {
             return None;
         }
@@ -112,7 +147,7 @@ impl Graph {
     /// Who waits for what if no SSDlet can go on without what is outside of the application.
     pub fn idle(&self) -> Option<String> {
         let mut live = self.nodes.iter().filter(|node| !node.ended).peekable();
-        let idle = |node: &Node| node.waits.as_ref().is_some_and(|wait| !wait.channel.is_ready(wait.side));
+        let idle = |node: &Node| node.waits.as_ref().is_some_and(|wait| !wait.is_ready());
         (self.phase == Phase::Running && live.peek().is_some() && live.all(idle)).then(|| self.waits())
     }
 
@@ -131,9 +166,10 @@ impl Graph {
     /// Ends the application with its first failure. The tasks that it returns are to be dropped once the lock is released.
     #[must_use]
     pub fn fail(&mut self, error: ProgramError) -> Vec<AbortOnDrop<()>> {
-        let why: Arc<str> = error.to_string().into();
+        // As an application is told that reads this one.
+        let why: Arc<str> = format!("the application {}, which it reads, has failed: {error}", self.name).into();
         self.failure.get_or_insert(error);
-        self.written.iter().for_each(|channel| channel.cut(&why));
+        self.written.iter().for_each(|channel| channel.whole().cut(&why));
         if self.phase == Phase::Building {
             self.phase = Phase::Ended;
             // Nobody will read them; those of SSDlets that run go with their tasks.

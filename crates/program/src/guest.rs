@@ -1,6 +1,5 @@
 //! [`Guest`]: what the sandbox holds for one instance of a module, and how host calls reach its memory.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,6 +8,7 @@ use wasmtime::{Caller, Memory};
 use crate::budget::{Budget, Fault, Grants, Held, Meter, NoRoom, fault};
 use crate::channel::{Reader, Writer};
 use crate::graph::Graph;
+use crate::last_words::LastWords;
 use crate::limits::{CALL_BYTES_MAX, FILES_MAX, LOG_CALL_BYTES_MAX, LOG_LINE_BYTES, LOG_LINE_BYTES_MAX, SSDLETS_MAX};
 use crate::{Dataset, Declared, File, Level, LogLine, Services};
 
@@ -35,8 +35,7 @@ pub(crate) struct Guest {
     pub declared: Option<Vec<Declared>>,
     /// The beginnings of lines that were written to standard output and to standard error.
     lines: [Vec<u8>; 2],
-    /// The last lines that it wrote as errors, so that what made it give up can be said.
-    pub last_words: VecDeque<String>,
+    pub last_words: LastWords,
 }
 
 /// The ports of a guest. An end that was closed is None.
@@ -46,6 +45,10 @@ pub(crate) struct Ports {
     pub graph: Option<(Arc<Mutex<Graph>>, usize)>,
     pub inputs: Vec<Option<Reader>>,
     pub outputs: Vec<Option<Writer>>,
+    /// Outputs that had no room for a batch that the guest still holds, and its bytes.
+    pub full: Vec<(u32, usize)>,
+    /// Why a stream that it reads was cut off.
+    pub cut: Option<Arc<str>>,
 }
 
 /// What a handle stands for.
@@ -100,7 +103,7 @@ impl Guest {
             open: Vec::new(),
             declared: None,
             lines: Default::default(),
-            last_words: VecDeque::new(),
+            last_words: LastWords::default(),
         }
     }
 
@@ -147,8 +150,7 @@ impl Guest {
         let Names { application, module, ssdlet } = &self.names;
         self.services.log(LogLine { application, module, ssdlet, level, text: &text });
         if level == Level::Error {
-            self.last_words.truncate(3);
-            self.last_words.push_front(text);
+            self.last_words.hear(text);
         }
         Ok(())
     }

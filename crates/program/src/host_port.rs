@@ -120,6 +120,6 @@ pub(crate) fn busy(none: NoRoom) -> ProgramError {
 }
 
 /// Why a stream was cut: the application's own failure, or what its writer left behind.
-fn failure(graph: &Mutex<Graph>, why: &Arc<str>) -> ProgramError {
-    graph.lock().failure.clone().unwrap_or_else(|| ProgramError::usage(format!("the stream was cut off: {why}")))
+fn failure(graph: &Mutex<Graph>, why: &str) -> ProgramError {
+    graph.lock().failure.clone().unwrap_or_else(|| ProgramError::usage(why))
 }

@@ -84,8 +84,10 @@ fn named(guest: &mut Guest, error: &wasmtime::Error) -> ProgramError {
     }
     guest.end_lines();
     let (module, ssdlet) = (guest.names.module.to_string(), guest.names.ssdlet.to_string());
-    let last_words: Vec<_> = guest.last_words.drain(..).rev().collect();
-    ProgramError::Guest { module, ssdlet, cause: cause(error, &last_words) }
+    let last_words = guest.last_words.take();
+    // Whatever it makes of a stream that was cut off, that is why it gives up.
+    let cut = guest.ports.cut.take();
+    ProgramError::Guest { module, ssdlet, cause: cut.map_or_else(|| cause(error, &last_words), |why| why.to_string()) }
 }
 
 fn new_store(engine: &Engine, guest: Guest) -> Store<Guest> {

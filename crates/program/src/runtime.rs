@@ -35,9 +35,10 @@ pub struct Runtime {
     known: Arc<Mutex<Known<[u8; 32], Arc<Code>>>>,
     /// One module is compiled at a time, so that the same module is compiled once.
     compiling: Compiling<[u8; 32]>,
-    /// Connections change two graphs, so they are made one after the other.
-    connecting: Mutex<()>,
 }
+
+/// Connections change two graphs, which may be of two runtimes, so they are made one after the other.
+static CONNECTING: Mutex<()> = Mutex::new(());
 
 impl Runtime {
     /// Fails if the system refuses the address space or the thread.
@@ -70,7 +71,6 @@ impl Runtime {
             sealed,
             reactor: OnceLock::new(),
             compiling: Compiling::default(),
-            connecting: Mutex::new(()),
         }))
     }
 
@@ -171,8 +171,9 @@ impl Runtime {
         self.ticker.enter()
     }
 
-    pub(crate) fn connecting(&self) -> MutexGuard<'_, ()> {
-        self.connecting.lock()
+    /// The turn of who connects ports, or starts what was connected.
+    pub(crate) fn connecting() -> MutexGuard<'static, ()> {
+        CONNECTING.lock()
     }
 }
 

@@ -100,11 +100,15 @@ fn text(seed: u64, lines: usize) -> String {
 fn cargo(folder: &str, command: &str) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([command, "--release", "--locked", "--target-dir"]).arg(out("rust")).current_dir(root().join(folder));
-    // The settings of the build that runs this test are for another machine.
+    forget_settings(&mut cargo);
+    cargo
+}
+
+/// The settings of the build that runs this test are for another machine.
+fn forget_settings(cargo: &mut Command) {
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
-    cargo
 }
 
 /// A module in Rust.
@@ -163,6 +167,63 @@ fn discards(module: &Path) {
         drop(writer);
         application.wait().await.unwrap();
     });
+}
+
+/// One that filled an output, and waited for room there, kept what it had gathered for the other one: the SSDlet that reads both waited
+/// for that, and the application was ended.
+fn keeps_nothing_back(module: &Path) {
+    let reader = build::cpp("crates/program/tests/guests", "ports.wasm");
+    block_on(async {
+        let drive = Drive::new();
+        let (writer, reader) = (drive.load(module).await, drive.load(&reader).await);
+        // One number that is gathered, and more of them than wait in a connection.
+        for numbers in [0, 40_000] {
+            let application = drive.application();
+            let arguments = [Argument::Value(Value::I64(numbers))];
+            let from = application.ssdlet(&writer, "idTwoOut", &arguments).await.unwrap();
+            let to = application.ssdlet(&reader, "idTwoIn", &[]).await.unwrap();
+            for port in 0..2 {
+                application.connect(&from.output(port), &to.input(port)).unwrap();
+            }
+            let lines = application.reader(&to.output(0)).unwrap();
+            application.start().unwrap();
+            assert_eq!(rows(&lines).await, [[Value::I64(100_000)]]);
+            application.wait().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn two_outputs_in_cpp() {
+    keeps_nothing_back(&build::cpp("crates/program/tests/guests", "ports.wasm"));
+}
+
+#[test]
+fn two_outputs_in_rust() {
+    keeps_nothing_back(&rust("crates/program/tests/guests/rust", "ports.wasm"));
+}
+
+#[test]
+fn two_outputs_in_go() {
+    if let Some(module) = go("crates/program/tests/guests/go", "ports.wasm") {
+        keeps_nothing_back(&module);
+    }
+}
+
+/// A copy of the template within another workspace was said to be a member of that which was none.
+#[test]
+fn the_template_in_rust_can_be_copied_into_a_workspace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("mine");
+    fs::create_dir_all(copy.join("src")).expect("a folder");
+    fs::write(folder.path().join("Cargo.toml"), "[workspace]\nmembers = []\n").expect("a file");
+    fs::copy(root().join("sdk/rust/template/src/lib.rs"), copy.join("src/lib.rs")).expect("a file");
+    let manifest = fs::read_to_string(root().join("sdk/rust/template/Cargo.toml")).expect("the manifest");
+    let library = format!("path = {:?}", root().join("sdk/rust"));
+    fs::write(copy.join("Cargo.toml"), manifest.replace("path = \"..\"", &library)).expect("a file");
+    let mut cargo = Command::new(env!("CARGO"));
+    forget_settings(&mut cargo);
+    compile(cargo.args(["metadata", "--offline", "--format-version", "1"]).current_dir(&copy));
 }
 
 #[test]

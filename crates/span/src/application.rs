@@ -15,7 +15,8 @@ use pithead_model::{Blame, Fault, PROTOCOL_VERSION, boxed};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::following::{follow, pass_on};
-use crate::join::{Join, Sender, Source, WINDOW_BYTES};
+use crate::join::{HostEnd, Join, Sender, Source, WINDOW_BYTES};
+use crate::links::connected_already;
 use crate::state::{ApplicationState, Phase, Placed, Shared, Side};
 use crate::{HostReader, HostWriter};
 
@@ -60,6 +61,8 @@ pub struct Ssdlet {
     shared: Arc<Shared>,
     number: usize,
     declared: Arc<DeclaredSsdlet>,
+    /// How messages name it.
+    name: Arc<str>,
 }
 
 /// An input port of an SSDlet.
@@ -85,6 +88,12 @@ impl Ssdlet {
     /// An output port, by its number.
     pub fn output(&self, port: usize) -> Output {
         Output { ssdlet: self.clone(), port }
+    }
+
+    /// The same SSDlet. What is said of its ports from now on names it so, and not as its module declares it.
+    pub fn called(self, name: &str) -> Self {
+        name.clone_into(&mut self.shared.lock().ssdlets[self.number].name);
+        Self { name: name.into(), ..self }
     }
 
     /// Its name, its ports and its arguments.
@@ -141,13 +150,15 @@ impl Application {
             return Err(Fault::new(Blame::Limit, format!("an application has at most {SSDLETS_MAX} SSDlets")));
         }
         let number = state.ssdlets.len();
-        state.ssdlets.push(Placed { drive, spec, declared: declared.clone() });
-        Ok(Ssdlet { shared: Arc::clone(&self.shared), number, declared: Arc::new(declared) })
+        let name = declared.name.clone();
+        state.ssdlets.push(Placed { drive, spec, declared: declared.clone(), name: name.clone() });
+        Ok(Ssdlet { shared: Arc::clone(&self.shared), number, declared: Arc::new(declared), name: name.into() })
     }
 
     /// Connects an output to an input, of one drive or of two, of this application or of this one and another. An output that is
     /// connected to several inputs deals its batches out to them; an input takes from several outputs in the order in which batches
-    /// come. Where the application that puts out fails, so does the one that reads it: what came is not all.
+    /// come. Connections within an application that have a port in common are one, and the start fails unless each of its outputs is
+    /// connected to each of its inputs. Where the application that puts out fails, so does the one that reads it: what came is not all.
     pub fn connect(&self, from: &Output, to: &Input) -> Result<(), Fault> {
         let is_ours = |ssdlet: &Ssdlet| Arc::ptr_eq(&ssdlet.shared, &self.shared);
         if !is_ours(&from.ssdlet) && !is_ours(&to.ssdlet) {
@@ -157,49 +168,30 @@ impl Application {
         if types != others {
             return Err(Fault::invalid(format!("{from} puts out {types} and {to} takes {others}; they cannot be connected")));
         }
-        if !Arc::ptr_eq(&from.ssdlet.shared, &to.ssdlet.shared) {
-            // Neither is changed where the other one was started already.
-            drop(from.ssdlet.shared.building()?);
-            let writer = writer_of(&to.ssdlet.shared, std::slice::from_ref(to))?;
-            let reader = reader_of(&from.ssdlet.shared, std::slice::from_ref(from))?;
-            tokio::spawn(pass_on(reader, writer));
-            return Ok(());
+        match Arc::ptr_eq(&from.ssdlet.shared, &to.ssdlet.shared) {
+            true => self.shared.building()?.connect(from.at(), to.at(), &types),
+            false => connect_other(from, to),
         }
-        let mut state = self.shared.building()?;
-        let number = match (state.from(from.at()), state.to(to.at())) {
-            (Some(one), Some(other)) if one == other => {
-                return Err(Fault::invalid(format!("{from} and {to} are connected already")));
-            }
-            (Some(_), Some(_)) => {
-                let what = format!("{from} and {to} are both connected elsewhere");
-                return Err(Fault::invalid(what).hint("several writers and several readers need an SSDlet between them"));
-            }
-            (Some(number), None) | (None, Some(number)) => number,
-            (None, None) => push(&mut state, types),
-        };
-        let join = &mut state.joins[number];
-        join.add(Some(from.at()), Some(to.at()));
-        join.links.push((from.at(), to.at()));
-        Ok(())
     }
 
     /// Connects outputs, one at least, to the host program, which reads them as one.
     pub fn reader(&self, from: &[Output]) -> Result<HostReader, Fault> {
-        reader_of(&self.shared, from)
+        reader_of(&self.shared, from, format!("the host program's reader of {}", listed(from)))
     }
 
     /// Connects the host program to inputs, one at least: batches are dealt out to them.
     pub fn writer(&self, to: &[Input]) -> Result<HostWriter, Fault> {
-        writer_of(&self.shared, to)
+        writer_of(&self.shared, to, format!("the host program's writer to {}", listed(to)))
     }
 
     /// Starts all SSDlets, or none: then nothing is left at any drive, and the application has ended. Fails if a port is not connected,
-    /// which can be mended.
+    /// or not with all that share its connection; both can be mended.
     #[boxed]
     pub async fn start(&self) -> Result<(), Fault> {
         let parts = {
             let mut state = self.shared.building()?;
             check_connected(&state, &self.shared.name)?;
+            state.check_complete()?;
             state.phase = Phase::Starting;
             self.parts(&state)
         };
@@ -283,8 +275,29 @@ impl Application {
     }
 }
 
-/// A reader of outputs of one application.
-fn reader_of(shared: &Arc<Shared>, from: &[Output]) -> Result<HostReader, Fault> {
+/// Connects ports of two applications, between which the host passes batches on.
+fn connect_other(from: &Output, to: &Input) -> Result<(), Fault> {
+    let (ours, theirs) = (&from.ssdlet.shared, &to.ssdlet.shared);
+    let link = (from.at(), Arc::downgrade(theirs), to.at());
+    // Neither is changed where the other one was started already.
+    let is_there =
+        ours.building()?.outward.iter().any(|known| known.0 == link.0 && known.1.ptr_eq(&link.1) && known.2 == link.2);
+    if is_there {
+        return Err(connected_already(&from.to_string(), &to.to_string()));
+    }
+    let writer = writer_of(theirs, std::slice::from_ref(to), format!("{from} of the application {}", ours.name))?;
+    let reader = reader_of(ours, std::slice::from_ref(from), format!("{to} of the application {}", theirs.name))?;
+    ours.lock().outward.push(link);
+    tokio::spawn(pass_on(reader, writer));
+    Ok(())
+}
+
+fn listed(ports: &[impl ToString]) -> String {
+    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A reader of outputs of one application, which messages name so.
+fn reader_of(shared: &Arc<Shared>, from: &[Output], name: String) -> Result<HostReader, Fault> {
     let first = from.first().ok_or_else(|| Fault::invalid("a reader needs an output"))?;
     let signature = first.signature()?;
     for other in from {
@@ -296,15 +309,16 @@ fn reader_of(shared: &Arc<Shared>, from: &[Output]) -> Result<HostReader, Fault>
     }
     let mut state = shared.building()?;
     let known = from.iter().map(|output| state.from(output.at())).collect::<Vec<_>>();
-    let number = one_of(&mut state, &known, &signature)?;
+    let number = state.one_of(&known, &signature).ok_or_else(different)?;
     let join = &mut state.joins[number];
     from.iter().for_each(|output| join.add(Some(output.at()), None));
-    (join.is_hosts, join.readers) = (true, join.readers + 1);
+    join.host_reads.push(HostEnd { name, ports: from.iter().map(Output::at).collect() });
+    join.readers += 1;
     Ok(HostReader::new(Arc::clone(shared), number, signature))
 }
 
-/// A writer to inputs of one application.
-fn writer_of(shared: &Arc<Shared>, to: &[Input]) -> Result<HostWriter, Fault> {
+/// A writer to inputs of one application, which messages name so.
+fn writer_of(shared: &Arc<Shared>, to: &[Input], name: String) -> Result<HostWriter, Fault> {
     let first = to.first().ok_or_else(|| Fault::invalid("a writer needs an input"))?;
     let signature = first.signature()?;
     for other in to {
@@ -316,10 +330,10 @@ fn writer_of(shared: &Arc<Shared>, to: &[Input]) -> Result<HostWriter, Fault> {
     }
     let mut state = shared.building()?;
     let known = to.iter().map(|input| state.to(input.at())).collect::<Vec<_>>();
-    let number = one_of(&mut state, &known, &signature)?;
+    let number = state.one_of(&known, &signature).ok_or_else(different)?;
     let join = &mut state.joins[number];
     to.iter().for_each(|input| join.add(None, Some(input.at())));
-    join.is_hosts = true;
+    join.host_writes.push(HostEnd { name, ports: to.iter().map(Input::at).collect() });
     join.sources.push(Source { drive: None, waiting: 0, has_ended: false });
     let source = join.sources.len() - 1;
     Ok(HostWriter::new(Arc::clone(shared), number, source, signature))
@@ -329,7 +343,7 @@ fn check_own(shared: &Arc<Shared>, ssdlet: &Ssdlet) -> Result<(), Fault> {
     match Arc::ptr_eq(&ssdlet.shared, shared) {
         true => Ok(()),
         false => {
-            let (name, ours) = (&ssdlet.declared.name, &shared.name);
+            let (name, ours) = (&ssdlet.name, &shared.name);
             Err(Fault::invalid(format!("{name} is an SSDlet of another application than {ours}"))
                 .hint("make a reader or a writer of the application that it belongs to"))
         }
@@ -373,7 +387,7 @@ impl Drive {
 impl Output {
     /// What goes through the port. Fails if the SSDlet has no such port.
     pub fn signature(&self) -> Result<String, Fault> {
-        port(&self.ssdlet.declared.name, "outputs", &self.ssdlet.declared.outputs, self.port)
+        port(&self.ssdlet.name, "outputs", &self.ssdlet.declared.outputs, self.port)
     }
 
     fn at(&self) -> PortAt {
@@ -384,7 +398,7 @@ impl Output {
 impl Input {
     /// What goes through the port. Fails if the SSDlet has no such port.
     pub fn signature(&self) -> Result<String, Fault> {
-        port(&self.ssdlet.declared.name, "inputs", &self.ssdlet.declared.inputs, self.port)
+        port(&self.ssdlet.name, "inputs", &self.ssdlet.declared.inputs, self.port)
     }
 
     fn at(&self) -> PortAt {
@@ -394,13 +408,13 @@ impl Input {
 
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.out({})", self.ssdlet.declared.name, self.port)
+        write!(f, "{}.out({})", self.ssdlet.name, self.port)
     }
 }
 
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.in({})", self.ssdlet.declared.name, self.port)
+        write!(f, "{}.in({})", self.ssdlet.name, self.port)
     }
 }
 
@@ -446,31 +460,21 @@ fn check_arguments(declared: &DeclaredSsdlet, module: &str, given: usize, types:
     }
 }
 
-fn push(state: &mut ApplicationState, signature: String) -> usize {
-    state.joins.push(Join::new(signature));
-    state.joins.len() - 1
-}
-
-/// The one connection that ports have, or a new one.
-fn one_of(state: &mut ApplicationState, known: &[Option<usize>], signature: &str) -> Result<usize, Fault> {
-    let mut numbers = known.iter().flatten();
-    match numbers.next() {
-        None => Ok(push(state, signature.to_owned())),
-        Some(first) if numbers.all(|number| number == first) => Ok(*first),
-        Some(_) => Err(Fault::invalid("the ports are connected to different ones already")),
-    }
+/// What the host program would read or write as one has ends of its own already.
+fn different() -> Fault {
+    Fault::invalid("the ports are connected to different ones already")
 }
 
 fn check_connected(state: &ApplicationState, name: &str) -> Result<(), Fault> {
     if state.ssdlets.is_empty() {
         return Err(Fault::invalid(format!("the application {name} has no SSDlets")));
     }
-    for (ssdlet, Placed { declared, .. }) in state.ssdlets.iter().enumerate() {
+    for (ssdlet, Placed { declared, name, .. }) in state.ssdlets.iter().enumerate() {
         let input = (0..declared.inputs.len()).find(|port| state.to(PortAt { ssdlet, port: *port }).is_none());
         let output = (0..declared.outputs.len()).find(|port| state.from(PortAt { ssdlet, port: *port }).is_none());
         let port = input.map(|port| format!("in({port})")).or_else(|| output.map(|port| format!("out({port})")));
         if let Some(port) = port {
-            let what = format!("{}.{port} is not connected; connect all ports before the start", declared.name);
+            let what = format!("{name}.{port} is not connected; connect all ports before the start");
             return Err(Fault::invalid(what));
         }
     }

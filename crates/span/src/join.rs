@@ -48,9 +48,11 @@ pub(crate) struct Join {
     /// By the numbers of SSDlets in the application.
     pub outputs: Vec<PortAt>,
     pub inputs: Vec<PortAt>,
+    /// The pairs of them that were connected.
     pub links: Vec<(PortAt, PortAt)>,
-    /// Whether the host program has one of its ends.
-    pub is_hosts: bool,
+    /// The ends of the host program that read, and those that write.
+    pub host_reads: Vec<HostEnd>,
+    pub host_writes: Vec<HostEnd>,
     pub queue: VecDeque<Waiting>,
     pub sources: Vec<Source>,
     pub sinks: Vec<Sink>,
@@ -58,6 +60,15 @@ pub(crate) struct Join {
     pub readers: usize,
     /// Nobody reads any more.
     pub is_closed: bool,
+}
+
+/// An end of the host program, or of another application that it passes batches from or to.
+#[derive(Debug)]
+pub(crate) struct HostEnd {
+    /// How messages name it.
+    pub name: String,
+    /// The ports that it was connected with.
+    pub ports: Vec<PortAt>,
 }
 
 /// A batch that nobody had room for.
@@ -91,6 +102,11 @@ pub(crate) struct Sink {
 impl Join {
     pub fn new(signature: String) -> Self {
         Self { signature, ..Self::default() }
+    }
+
+    /// Whether the host program has one of its ends.
+    pub fn is_hosts(&self) -> bool {
+        !self.host_reads.is_empty() || !self.host_writes.is_empty()
     }
 
     /// Adds ports, each once.

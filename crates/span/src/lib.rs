@@ -8,6 +8,7 @@
 mod application;
 mod following;
 mod join;
+mod links;
 mod ports;
 mod state;
 

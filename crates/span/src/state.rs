@@ -1,6 +1,7 @@
 //! [`Shared`]: an application's SSDlets, connections and drives, and how far they are.
 
 use std::pin::pin;
+use std::sync::Weak;
 
 use parking_lot::{Mutex, MutexGuard};
 use pithead_door::{ApplicationEvent, DeclaredSsdlet, HostPort, PortAt, SsdletSpec};
@@ -26,6 +27,8 @@ pub(crate) struct ApplicationState {
     pub failure: Option<Fault>,
     pub ssdlets: Vec<Placed>,
     pub joins: Vec<Join>,
+    /// Connections to other applications: an output, the other application, and an input there.
+    pub outward: Vec<(PortAt, Weak<Shared>, PortAt)>,
     /// By the application's drives. Empty before the start.
     pub sides: Vec<Side>,
     /// Drives whose SSDlets have not all ended.
@@ -41,6 +44,8 @@ pub(crate) struct Placed {
     pub drive: usize,
     pub spec: SsdletSpec,
     pub declared: DeclaredSsdlet,
+    /// How messages name it.
+    pub name: String,
 }
 
 /// What goes between the host and one drive.
@@ -56,12 +61,13 @@ pub(crate) struct Side {
 }
 
 impl ApplicationState {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             phase: Phase::Building,
             failure: None,
             ssdlets: vec![],
             joins: vec![],
+            outward: vec![],
             sides: vec![],
             live: 0,
             run_ns: 0,
@@ -83,7 +89,7 @@ impl ApplicationState {
     pub fn is_within(&self, join: &Join) -> bool {
         let mut drives = join.outputs.iter().chain(&join.inputs).map(|at| self.ssdlets[at.ssdlet].drive);
         let first = drives.next();
-        !join.is_hosts && drives.all(|drive| Some(drive) == first)
+        !join.is_hosts() && drives.all(|drive| Some(drive) == first)
     }
 
     /// Binds the ports that a drive has announced. `numbers`: its SSDlets' numbers in the application.

@@ -1,4 +1,5 @@
-//! Ports. Values gather until a batch is worth a host call; what was gathered is sent before the SSDlet waits.
+//! Ports. Values gather until a batch is worth a host call. What was gathered is sent before the SSDlet waits, as far as there is room;
+//! room for the rest ends the wait.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -14,7 +15,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 type Shared = Rc<RefCell<OutputState>>;
 
 thread_local! {
-    /// All outputs of the SSDlet, to be flushed before it waits.
+    /// All outputs of the SSDlet, which send what they hold before it waits.
     static OUTPUTS: RefCell<Vec<Shared>> = const { RefCell::new(Vec::new()) };
     /// Outputs that were dropped. They end when the SSDlet waits or when its run ends well, so that a run that drops them since it has
     /// failed does not end them.
@@ -32,48 +33,81 @@ impl OutputState {
         self.send(self.bytes.len())
     }
 
-    /// Sends so many of the first bytes.
+    /// Sends so many of the first bytes. False if nobody reads any more.
     fn send(&mut self, length: usize) -> bool {
-        while self.open && length > 0 {
-            // SAFETY: the host reads the bytes only, and only during the call.
-            match unsafe { abi::output_put(self.port, self.bytes.as_ptr(), length) } {
-                abi::AGAIN => {
-                    end_dropped();
-                    // SAFETY: the call takes no memory.
-                    unsafe { abi::output_wait(self.port, length) }
-                }
-                put => {
-                    self.open = put == 1;
-                    self.bytes.drain(..if self.open { length } else { self.bytes.len() });
-                    break;
-                }
-            }
+        while !self.try_send(length) {
+            // Whoever is to make room may wait for what another output holds.
+            try_flush_all();
+            // SAFETY: the call takes no memory.
+            unsafe { abi::output_wait(self.port, length) }
         }
         self.open
     }
 
+    /// False if there is no room now.
+    fn try_send(&mut self, length: usize) -> bool {
+        if !self.open || length == 0 {
+            return true;
+        }
+        // SAFETY: the host reads the bytes only, and only during the call.
+        let put = unsafe { abi::output_put(self.port, self.bytes.as_ptr(), length) };
+        if put == abi::AGAIN {
+            return false;
+        }
+        self.open = put == 1;
+        self.bytes.drain(..if self.open { length } else { self.bytes.len() });
+        true
+    }
+
     fn end(&mut self) {
-        if self.flush() {
-            self.open = false;
+        self.flush();
+        self.try_end();
+    }
+
+    /// Ends the stream if there is room for what was gathered. False if there is none now.
+    fn try_end(&mut self) -> bool {
+        if !self.try_send(self.bytes.len()) {
+            return false;
+        }
+        if std::mem::take(&mut self.open) {
             // SAFETY: the call takes no memory.
             unsafe { abi::output_close(self.port) }
         }
+        true
     }
+}
+
+/// Sends what all outputs hold, and ends those that were dropped, as far as there is room now. Returns one that has none, and its bytes.
+fn try_flush_all() -> Option<(u32, usize)> {
+    let mut full = None;
+    let mut note = |output: &OutputState| full = Some((output.port, output.bytes.len()));
+    DROPPED.with_borrow_mut(|dropped| {
+        dropped.retain(|output| {
+            let mut output = output.borrow_mut();
+            let has_ended = output.try_end();
+            if !has_ended {
+                note(&output);
+            }
+            !has_ended
+        });
+    });
+    OUTPUTS.with_borrow(|outputs| {
+        // One that is borrowed is being sent.
+        for mut output in outputs.iter().filter_map(|output| output.try_borrow_mut().ok()) {
+            let length = output.bytes.len();
+            if !output.try_send(length) {
+                note(&output);
+            }
+        }
+    });
+    full
 }
 
 /// Sends what all outputs hold, and ends those that were dropped.
 pub(crate) fn flush_all() {
-    end_dropped();
-    let outputs = OUTPUTS.with_borrow(Clone::clone);
-    outputs.iter().for_each(|output| {
-        output.borrow_mut().flush();
-    });
-}
-
-fn end_dropped() {
-    // One at a time: where one waits, this is called again for the others.
-    while let Some(output) = DROPPED.with_borrow_mut(Vec::pop) {
-        output.borrow_mut().end();
+    while let Some((port, length)) = try_flush_all() {
+        // SAFETY: the call takes no memory.
+        unsafe { abi::output_wait(port, length) }
     }
 }
 
@@ -157,7 +191,7 @@ impl<T: Row> Input<T> {
             // SAFETY: the host writes into the batch only, and only during the call.
             match unsafe { abi::input_get(self.port, self.batch.as_mut_ptr(), self.batch.len()) } {
                 abi::AGAIN => {
-                    flush_all();
+                    try_flush_all();
                     // SAFETY: the call takes no memory.
                     unsafe { abi::input_wait(self.port) }
                 }

@@ -12,6 +12,8 @@ use crate::error::CliError;
 #[derive(Debug, PartialEq)]
 pub(super) struct Graph {
     pub(super) ssdlets: Vec<SsdletSpec>,
+    /// How the file names them.
+    pub(super) names: Vec<String>,
     pub(super) connections: Vec<Connection>,
     /// Where each SSDlet lies, if the file says so: then the application is one over all drives.
     pub(super) places: Option<Vec<SsdletPlacement>>,
@@ -47,9 +49,19 @@ struct SsdletEntry {
     /// MODULE or MODULE:SSDLET.
     run: String,
     #[serde(default)]
-    arguments: Vec<String>,
+    arguments: Vec<Argument>,
     #[serde(default)]
     at: Option<SsdletPlacement>,
+}
+
+/// An argument. The SSDlet's declaration says what its text is.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an argument is a text, a number, or true or false")]
+enum Argument {
+    Text(String),
+    Whole(i64),
+    Float(f64),
+    Bool(bool),
 }
 
 /// `NAME` or `NAME.PORT` each; ports are counted from 0.
@@ -63,7 +75,8 @@ struct Link {
 impl Graph {
     /// One SSDlet, as `MODULE` or `MODULE:SSDLET`.
     pub(super) fn of_one(run: &str, arguments: &[String]) -> Self {
-        Graph { ssdlets: vec![spec(run, arguments.to_vec())], connections: vec![], places: None }
+        let ssdlets = vec![spec(run, arguments.to_vec())];
+        Graph { ssdlets, names: vec![run.to_owned()], connections: vec![], places: None }
     }
 
     /// Reads a file.
@@ -80,10 +93,63 @@ impl Graph {
         }
         let places = places(&ssdlet)?;
         let link = |link: &Link| Ok(Connection { from: port(&names, &link.from)?, to: port(&names, &link.to)? });
-        let connections = connect.iter().map(link).collect::<Result<_, Fault>>()?;
-        let ssdlets = ssdlet.into_iter().map(|entry| spec(&entry.run, entry.arguments)).collect();
-        Ok(Graph { ssdlets, connections, places })
+        let connections = connect.iter().map(link).collect::<Result<Vec<_>, Fault>>()?;
+        check_pairs(&names, &connections)?;
+        if places.is_none() {
+            check_complete(&names, &connections)?;
+        }
+        let argument = |argument: &Argument| argument.text();
+        let ssdlets = ssdlet.iter().map(|entry| spec(&entry.run, entry.arguments.iter().map(argument).collect())).collect();
+        Ok(Graph { ssdlets, names, connections, places })
     }
+}
+
+impl Argument {
+    /// It as it is written.
+    fn text(&self) -> String {
+        match self {
+            Argument::Text(text) => text.clone(),
+            Argument::Whole(number) => number.to_string(),
+            // With a point or an exponent, and as many digits as it needs.
+            Argument::Float(number) => format!("{number:?}"),
+            Argument::Bool(value) => value.to_string(),
+        }
+    }
+}
+
+/// Fails where two ports are connected twice.
+fn check_pairs(names: &[String], links: &[Connection]) -> Result<(), Fault> {
+    match links.iter().enumerate().find(|(place, link)| links[..*place].contains(link)) {
+        None => Ok(()),
+        Some((_, Connection { from, to })) => {
+            Err(wrong(&format!("{} and {} are connected twice", output(names, *from), input(names, *to))))
+        }
+    }
+}
+
+/// Fails where ports share a connection and are not connected. A drive refuses that, too, and knows no names of the file.
+fn check_complete(names: &[String], links: &[Connection]) -> Result<(), Fault> {
+    let is_linked = |from: PortAt, to: PortAt| links.contains(&Connection { from, to });
+    for one in links {
+        for by in links.iter().filter(|by| by.to == one.to) {
+            let Some(other) = links.iter().find(|other| other.from == by.from && !is_linked(one.from, other.to)) else {
+                continue;
+            };
+            let (from, to) = (output(names, one.from), input(names, other.to));
+            let by = format!("{} and {}", input(names, one.to), output(names, by.from));
+            let what = format!("{from} and {to} share a connection by way of {by}, but are not connected");
+            return Err(wrong(&what).hint("connect them, too, or give one of them a port of its own"));
+        }
+    }
+    Ok(())
+}
+
+fn output(names: &[String], at: PortAt) -> String {
+    format!("{}.out({})", names[at.ssdlet], at.port)
+}
+
+fn input(names: &[String], at: PortAt) -> String {
+    format!("{}.in({})", names[at.ssdlet], at.port)
 }
 
 /// Where all SSDlets lie, or that none says so.
@@ -155,6 +221,34 @@ mod tests {
         );
         assert_eq!(Graph::parse(WORDS).unwrap().places, None);
         assert!(Graph::parse(&placed.replace("at = 1", "at = 1.5")).is_err());
+    }
+
+    #[test]
+    fn arguments_are_texts_numbers_and_truth_values() {
+        let typed = WORDS.replace("[\"text\"]", "[\"text\", 100000, -7, 0.5, 1e300, 2.0, inf, true]");
+        let arguments = &Graph::parse(&typed).unwrap().ssdlets[0].arguments;
+        assert_eq!(arguments[..4], ["text", "100000", "-7", "0.5"]);
+        assert_eq!(arguments[4..], ["1e300", "2.0", "inf", "true"]);
+        let fault = Graph::parse(&WORDS.replace("[\"text\"]", "[[1]]")).unwrap_err();
+        assert!(fault.message.contains("an argument is a text, a number, or true or false"), "{fault}");
+    }
+
+    /// Rows of s2 came to w, to which it was not connected, as both shared the connection of s and w2.
+    #[test]
+    fn ports_that_share_a_connection_are_connected() {
+        let ssdlets: String =
+            ["s", "s2", "w", "w2"].map(|name| format!("[[ssdlet]]\nname = \"{name}\"\nrun = \"pass\"\n")).concat();
+        let graph = |links: &[(&str, &str)]| {
+            let links: String =
+                links.iter().map(|(from, to)| format!("[[connect]]\nfrom = \"{from}\"\nto = \"{to}\"\n")).collect();
+            Graph::parse(&(ssdlets.clone() + &links))
+        };
+        let fault = graph(&[("s", "w"), ("s", "w2"), ("s2", "w2")]).unwrap_err();
+        let what = "s2.out(0) and w.in(0) share a connection by way of w2.in(0) and s.out(0), but are not connected";
+        assert!(fault.message.ends_with(what), "{fault}");
+        assert!(graph(&[("s", "w"), ("s", "w2"), ("s2", "w2"), ("s2", "w")]).is_ok());
+        let fault = graph(&[("s", "w"), ("s.0", "w.0")]).unwrap_err();
+        assert!(fault.message.ends_with("s.out(0) and w.in(0) are connected twice"), "{fault}");
     }
 
     #[test]

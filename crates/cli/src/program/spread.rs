@@ -21,11 +21,11 @@ pub(super) async fn start(
     let name = graph.ssdlets.first().map(|ssdlet| ssdlet.module.clone()).unwrap_or_default();
     let application = Arc::new(Application::new(&name, doors, bounds)?);
     let mut copies: Vec<Vec<Ssdlet>> = Vec::new();
-    for (spec, place) in graph.ssdlets.iter().zip(places) {
+    for ((spec, name), place) in graph.ssdlets.iter().zip(&graph.names).zip(places) {
         let mut there = Vec::new();
         for drive in drives(place, &labels)? {
             let (ssdlet, arguments) = (spec.ssdlet.as_deref(), spec.arguments.clone());
-            there.push(application.ssdlet(drive, &spec.module, ssdlet, arguments).await?);
+            there.push(application.ssdlet(drive, &spec.module, ssdlet, arguments).await?.called(name));
         }
         copies.push(there);
     }

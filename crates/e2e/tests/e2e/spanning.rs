@@ -506,7 +506,7 @@ fn what_a_file_cannot_mean_is_refused() {
         refused(&graph("at = 0", "at = 2"), "", "no drive has the number 2 among 2, counted from 0");
         refused(&graph("at = 0", "at = \"disk\""), "", "no drive is \"disk\"; the drives are 127.0.0.1:");
         let numbers = graph("at = 0", "at = 1").replacen("texts", "pass", 1);
-        refused(&numbers, "", "idPass.out(0) puts out i64 and idTexts.in(0) takes string; they cannot be connected");
+        refused(&numbers, "", "a.out(0) puts out i64 and b.in(0) takes string; they cannot be connected");
         let both = graph("at = 0", "at = 1").replace("texts", "pass");
         refused(&both, "1\nx\n", "the line \"x\" is no row of i64");
         site.is_clean(&site.doors).await;
@@ -536,8 +536,7 @@ fn what_cannot_be_made_or_connected_is_refused_with_its_names() {
         let twice = application.connect(&all[0].output(0), &all[2].input(0)).unwrap_err();
         assert_eq!(twice.message, "idPass.out(0) and idFirst.in(0) are connected already");
         application.connect(&all[3].output(0), &all[4].input(0)).unwrap();
-        let crossed = application.connect(&all[0].output(0), &all[4].input(0)).unwrap_err();
-        assert!(crossed.message.ends_with("are both connected elsewhere"), "{crossed}");
+        application.connect(&all[0].output(0), &all[4].input(0)).unwrap();
         let start = application.start().await.unwrap_err();
         assert_eq!(start.message, "idPass.in(0) is not connected; connect all ports before the start");
         assert_eq!(application.wait().await.unwrap_err().message, "the application test was not started");

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Input, Output};
+use super::{Input, Output, Ssdlet};
 use crate::channel::{Channel, Reader, Writer};
 use crate::graph::{Graph, Phase};
+use crate::links::End;
 use crate::{ProgramError, Signature};
 
 impl Output {
@@ -32,9 +33,16 @@ impl Output {
         // Looked at again: it may have been started meanwhile.
         check_building(&graph)?;
         let place = &mut graph.nodes[self.ssdlet.node].outputs[self.port];
-        place.get_or_insert_with(|| Writer::new(Arc::clone(channel)));
-        graph.written.push(Arc::clone(channel));
+        if place.is_none() {
+            *place = Some(Writer::new(Arc::clone(channel)));
+            graph.written.push(Arc::clone(channel));
+        }
         Ok(())
+    }
+
+    /// The port as an end of a connection.
+    pub(super) fn end(&self) -> End {
+        self.ssdlet.end(self.port, self.to_string())
     }
 }
 
@@ -63,6 +71,17 @@ impl Input {
         let place = &mut graph.nodes[self.ssdlet.node].inputs[self.port];
         place.get_or_insert_with(|| Reader::new(Arc::clone(channel)));
         Ok(())
+    }
+
+    /// The port as an end of a connection.
+    pub(super) fn end(&self) -> End {
+        self.ssdlet.end(self.port, self.to_string())
+    }
+}
+
+impl Ssdlet {
+    fn end(&self, port: usize, name: String) -> End {
+        End { owner: self.graph.lock().owner, ssdlet: self.node, port, name }
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use wasmtime::{Caller, Linker};
 
 use super::MODULE;
 use crate::budget::fault;
 use crate::channel::{Channel, Got, Put, Side};
-use crate::graph::Graph;
+use crate::graph::Wait;
 use crate::guest::{Guest, GuestRange, Ports, bytes};
 use crate::limits::BATCH_BYTES_MAX;
 
@@ -24,16 +23,16 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "output_put", |mut caller: Caller<'_, Guest>, port: u32, pointer: u32, length: u32| {
         put(&mut caller, port, GuestRange { pointer, bytes: length })
     })?;
-    linker.func_wrap_async(MODULE, "input_wait", |caller: Caller<'_, Guest>, (port,): (u32,)| {
+    linker.func_wrap_async(MODULE, "input_wait", |mut caller: Caller<'_, Guest>, (port,): (u32,)| {
         Box::new(async move {
             let channel = caller.data().ports.input("input_wait", port)?.map(Arc::clone);
-            wait(caller.data().ports.graph.clone(), port, channel, Side::Read).await
+            wait(&mut caller.data_mut().ports, port, channel, Side::Read).await
         })
     })?;
-    linker.func_wrap_async(MODULE, "output_wait", |caller: Caller<'_, Guest>, (port, length): (u32, u32)| {
+    linker.func_wrap_async(MODULE, "output_wait", |mut caller: Caller<'_, Guest>, (port, length): (u32, u32)| {
         Box::new(async move {
             let channel = caller.data().ports.output("output_wait", port)?.map(Arc::clone);
-            wait(caller.data().ports.graph.clone(), port, channel, Side::Write { bytes: length as usize }).await
+            wait(&mut caller.data_mut().ports, port, channel, Side::Write { bytes: length as usize }).await
         })
     })?;
     linker.func_wrap(MODULE, "input_close", |mut caller: Caller<'_, Guest>, port: u32| {
@@ -62,20 +61,32 @@ fn get(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime
         Got::Larger(length) => length as i32,
         Got::Empty => AGAIN,
         Got::End => 0,
-        Got::Cut(_) => CUT,
+        Got::Cut(why) => {
+            guest.ports.cut = Some(why);
+            CUT
+        }
     })
 }
 
 fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime::Result<i32> {
     let (batch, guest) = bytes(caller, "output_put", place)?;
+    let put = put_batch(guest, port, batch)?;
+    guest.ports.full.retain(|(output, _)| *output != port);
+    if put == AGAIN {
+        guest.ports.full.push((port, batch.len()));
+    }
+    Ok(put)
+}
+
+fn put_batch(guest: &Guest, port: u32, batch: &[u8]) -> wasmtime::Result<i32> {
     let budget = Arc::clone(guest.meter.budget());
     let Some(channel) = guest.ports.output("output_put", port)? else {
         return Err(fault(format!("it put into out({port}), which it had closed")));
     };
-    if place.bytes as usize > BATCH_BYTES_MAX {
+    if batch.len() > BATCH_BYTES_MAX {
         return Err(fault(format!(
             "it put {} bytes into out({port}) at once; a batch has at most {BATCH_BYTES_MAX}",
-            place.bytes
+            batch.len()
         )));
     }
     if !channel.is_ready(Side::Write { bytes: batch.len() }) {
@@ -91,23 +102,36 @@ fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime
     })
 }
 
-async fn wait(
-    graph: Option<(Arc<Mutex<Graph>>, usize)>,
-    port: u32,
-    channel: Option<Arc<Channel>>,
-    side: Side,
-) -> wasmtime::Result<()> {
-    let (Some(channel), Some((graph, node))) = (channel, graph) else { return Ok(()) };
+/// Waits until a port can go on, or there is room in an output that had none for what the guest holds.
+async fn wait(ports: &mut Ports, port: u32, channel: Option<Arc<Channel>>, side: Side) -> wasmtime::Result<()> {
+    let (Some(channel), Some((graph, node))) = (channel, ports.graph.clone()) else { return Ok(()) };
     if channel.is_ready(side) {
         return Ok(());
     }
-    graph.lock().wait(node, port as usize, &channel, side)?;
-    channel.ready(side).await;
-    graph.lock().woke(node);
+    let others = ports.refused(port, side).map(|(_, channel, side)| (channel, side)).collect();
+    let wait = Wait { port: port as usize, channel, side, others };
+    if !wait.is_ready() {
+        graph.lock().wait(node, wait.clone())?;
+        wait.ready().await;
+        graph.lock().woke(node);
+    }
+    // Each of them is told once: a guest that does not mind them waits for its port alone.
+    let told = ports.refused(port, side).filter(|(_, channel, side)| channel.is_ready(*side));
+    let told: Vec<u32> = told.map(|(output, ..)| output).collect();
+    ports.full.retain(|(output, _)| !told.contains(output));
     Ok(())
 }
 
 impl Ports {
+    /// Outputs that had no room, but for one that is waited for itself.
+    fn refused(&self, port: u32, side: Side) -> impl Iterator<Item = (u32, Arc<Channel>, Side)> {
+        let others = self.full.iter().filter(move |(output, _)| side == Side::Read || *output != port);
+        others.filter_map(move |(output, bytes)| {
+            let writer = self.outputs.get(*output as usize)?.as_ref()?;
+            Some((*output, Arc::clone(writer.channel()), Side::Write { bytes: *bytes }))
+        })
+    }
+
     /// The connection of an input, None if it was closed.
     fn input(&self, call: &str, port: u32) -> wasmtime::Result<Option<&Arc<Channel>>> {
         let inputs = self.inputs.get(port as usize);

@@ -177,7 +177,7 @@ fn a_writer_that_is_lost_cuts_the_stream() {
     let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
     assert_eq!(putting(&channel)(vec![0; 4]), Some(true));
     drop(writer);
-    assert_eq!(channel.try_get(1000), Got::Cut(Arc::from("an SSDlet that writes to it was lost")));
+    assert_eq!(channel.try_get(1000), Got::Cut(Arc::from("the stream was cut off: an SSDlet that writes to it was lost")));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::{PASS, TestBed, block_on, drain, guest};
-use crate::{Argument, Limits, ProgramError, RuntimeOptions, Value};
+use crate::{Application, Argument, Limits, Module, ProgramError, RuntimeOptions, Ssdlet, Value};
 
 const PASSING: &[&str] = &["name pass\ninput i64\noutput i64\n", "name other\ninput string\noutput string\n"];
 
@@ -97,12 +97,160 @@ fn several_writers_and_several_readers_share_a_connection() {
     });
 }
 
+/// SSDlets that pass on what they take: two that put out, and two that read them.
+const CROSSED: &[&str] = &[
+    "name s\ninput i64\noutput i64\n",
+    "name s2\ninput i64\noutput i64\n",
+    "name w\ninput i64\noutput i64\n",
+    "name w2\ninput i64\noutput i64\n",
+];
+
+async fn crossed(application: &Application, module: &Arc<Module>) -> [Ssdlet; 4] {
+    let mut made = Vec::new();
+    for name in ["s", "s2", "w", "w2"] {
+        made.push(application.ssdlet(module, name, &[]).await.unwrap());
+    }
+    made.try_into().ok().expect("four SSDlets")
+}
+
+/// Where pairs were connected one by one, the last of them was said to be connected already.
+#[test]
+fn each_writer_is_connected_to_each_reader_in_any_order() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place.load(&guest(CROSSED, PASS)).await.unwrap();
+        for order in [[(0, 2), (0, 3), (1, 2), (1, 3)], [(0, 2), (1, 3), (0, 3), (1, 2)]] {
+            let application = place.application(Limits::default());
+            let all = crossed(&application, &module).await;
+            for (from, to) in order {
+                application.connect(&all[from].output(0), &all[to].input(0)).unwrap();
+            }
+            let twice = application.connect(&all[1].output(0), &all[2].input(0)).unwrap_err().to_string();
+            assert_eq!(twice, "s2.out(0) and w.in(0) are connected already");
+            let writers = [0, 1].map(|from| application.writer(&all[from].input(0)).unwrap());
+            let readers = [2, 3].map(|to| application.reader(&all[to].output(0)).unwrap());
+            application.start().unwrap();
+            for (writer, first) in writers.into_iter().zip([0, 1000]) {
+                assert!(writer.put(rows(first..first + 1000)).await.unwrap(), "somebody reads");
+            }
+            let (one, other) = tokio::join!(drain(&readers[0]), drain(&readers[1]));
+            let mut read = numbers(&[one.unwrap(), other.unwrap()].concat());
+            read.sort_unstable();
+            assert_eq!(read, (0..2000).collect::<Vec<_>>(), "each row came to one reader");
+            application.wait().await.unwrap();
+        }
+    });
+}
+
+/// Rows of s2 came to w, to which it was not connected, as both shared the connection of s and w2.
+#[test]
+fn ports_that_share_a_connection_are_connected_or_the_start_is_refused() {
+    block_on(async {
+        let place = TestBed::new();
+        let module = place.load(&guest(CROSSED, PASS)).await.unwrap();
+        let lacks = |from: &str, to: &str| {
+            format!(
+                "{from} and {to} share a connection by way of other ports, but are not connected; connect them, too, or give one \
+                 of them a port of its own"
+            )
+        };
+        let application = place.application(Limits::default());
+        let all = crossed(&application, &module).await;
+        for (from, to) in [(0, 2), (0, 3), (1, 3)] {
+            application.connect(&all[from].output(0), &all[to].input(0)).unwrap();
+        }
+        let _writers = [0, 1].map(|from| application.writer(&all[from].input(0)).unwrap());
+        let _readers = [2, 3].map(|to| application.reader(&all[to].output(0)).unwrap());
+        assert_eq!(application.start().unwrap_err().to_string(), lacks("s2.out(0)", "w.in(0)"));
+        application.connect(&all[1].output(0), &all[2].input(0)).unwrap();
+        application.start().unwrap();
+
+        // The host program's ends are ends like others.
+        let application = place.application(Limits::default());
+        let [s, s2, w, w2] = crossed(&application, &module).await;
+        application.connect(&s.output(0), &w.input(0)).unwrap();
+        application.connect(&s2.output(0), &w.input(0)).unwrap();
+        let _writers = [&s, &s2, &w2].map(|to| application.writer(&to.input(0)).unwrap());
+        let _readers = [&w, &w2, &s].map(|from| application.reader(&from.output(0)).unwrap());
+        let host = "the host program's reader of s.out(0)";
+        assert_eq!(application.start().unwrap_err().to_string(), lacks("s2.out(0)", host));
+        let elsewhere = application.connect(&w.output(0), &w2.input(0)).unwrap_err().to_string();
+        assert!(
+            elsewhere.starts_with("w.out(0) and w2.in(0) are both connected elsewhere, one of them to the host"),
+            "{elsewhere}"
+        );
+
+        // So are those of another application.
+        let (one, other) = (place.application(Limits::default()), place.application(Limits::default()));
+        let s = one.ssdlet(&module, "s", &[]).await.unwrap();
+        let [s2, w, w2] = ["s2", "w", "w2"].map(|name| other.ssdlet(&module, name, &[]).now_or_never().unwrap().unwrap());
+        other.connect(&s2.output(0), &w2.input(0)).unwrap();
+        one.connect(&s.output(0), &w.input(0)).unwrap();
+        one.connect(&s.output(0), &w2.input(0)).unwrap();
+        let writers = [one.writer(&s.input(0)).unwrap(), other.writer(&s2.input(0)).unwrap()];
+        let readers = [&w, &w2].map(|from| other.reader(&from.output(0)).unwrap());
+        for application in [&one, &other] {
+            assert_eq!(application.start().unwrap_err().to_string(), lacks("s2.out(0)", "w.in(0)"));
+        }
+        other.connect(&s2.output(0), &w.input(0)).unwrap();
+        one.start().unwrap();
+        other.start().unwrap();
+        for writer in writers {
+            assert!(writer.put(rows(0..10)).await.unwrap(), "somebody reads");
+        }
+        let (first, second) = tokio::join!(drain(&readers[0]), drain(&readers[1]));
+        assert_eq!(first.unwrap().len() + second.unwrap().len(), 20 * 8);
+    });
+}
+
+/// One that waited for room in out(0) never put into out(1) what it held, which was what its reader waited for.
+#[test]
+fn who_waits_for_room_is_woken_by_room_in_another_output_that_had_none() {
+    block_on(async {
+        let place = TestBed::new();
+        // Fills out(1), then out(0), and waits for room there; then it puts once more into out(1).
+        let fills = |port: u32| {
+            format!(
+                "(loop $again (br_if $again (i32.eq (i32.const 1)
+                    (call $put (i32.const {port}) (i32.const 65536) (i32.const 65536)))))"
+            )
+        };
+        let writes = format!(
+            "{} {} (call $output_wait (i32.const 0) (i32.const 65536))
+            (if (i32.ne (i32.const 1) (call $put (i32.const 1) (i32.const 65536) (i32.const 65536))) (then unreachable))",
+            fills(1),
+            fills(0)
+        );
+        // Reads in(1) to its end, and only then in(0).
+        let reads = "
+            (local.set $at (i32.const 1))
+            (block $end (loop $next
+                (local.set $length (call $get (local.get $at) (i32.const 65536) (i32.const 131072)))
+                (if (i32.eq (local.get $length) (i32.const -2)) (then (call $input_wait (local.get $at)) (br $next)))
+                (br_if $next (local.get $length))
+                (br_if $end (i32.eqz (local.get $at)))
+                (local.set $at (i32.const 0))
+                (br $next)))";
+        let writer = place.load(&guest(&["name writes\noutput i64\noutput i64\n"], &writes)).await.unwrap();
+        let reader = place.load(&guest(&["name reads\ninput i64\ninput i64\n"], reads)).await.unwrap();
+        let application = place.application(Limits::default());
+        let from = application.ssdlet(&writer, "writes", &[]).await.unwrap();
+        let to = application.ssdlet(&reader, "reads", &[]).await.unwrap();
+        for port in 0..2 {
+            application.connect(&from.output(port), &to.input(port)).unwrap();
+        }
+        application.start().unwrap();
+        application.wait().await.unwrap();
+    });
+}
+
 #[test]
 fn two_applications_are_connected_and_one_can_fail_alone() {
     block_on(async {
         let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
-        let (first, second) = (place.application(Limits::default()), place.application(Limits::default()));
+        let [first, second] =
+            ["first", "second"].map(|name| place.runtime.application(name, Arc::clone(&place.services), Limits::default()));
         let (one, two) =
             (first.ssdlet(&module, "pass", &[]).await.unwrap(), second.ssdlet(&module, "pass", &[]).await.unwrap());
         first.connect(&one.output(0), &two.input(0)).unwrap();
@@ -113,8 +261,10 @@ fn two_applications_are_connected_and_one_can_fail_alone() {
         assert_eq!(numbers(&reader.get().await.unwrap().expect("rows")), (0..10).collect::<Vec<_>>());
         first.stop();
         assert!(matches!(first.wait().await, Err(ProgramError::Stopped(_))), "the first one was stopped");
+        // The one that reads it is told why, not what its guest made of a stream that was cut off.
         let error = reader.get().await.unwrap_err().to_string();
-        assert_eq!(error, "module test.wasm, SSDlet pass: it gave up (it reached an `unreachable` instruction)");
+        let cause = "the application first, which it reads, has failed: the application first was stopped";
+        assert_eq!(error, format!("module test.wasm, SSDlet pass: {cause}"));
     });
 }
 

@@ -7,6 +7,7 @@ const IMPORTS: &str = r#"
     (import "pithead" "log" (func $log (param i32 i32 i32)))
     (import "pithead" "fail" (func $fail (param i32 i32)))
     (import "pithead" "random" (func $random (param i32 i32)))
+    (import "pithead" "yield" (func $yield))
     (import "pithead" "input_get" (func $get (param i32 i32 i32) (result i32)))
     (import "pithead" "output_put" (func $put (param i32 i32 i32) (result i32)))
     (import "pithead" "input_wait" (func $input_wait (param i32)))

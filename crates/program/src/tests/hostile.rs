@@ -61,6 +61,15 @@ fn an_endless_loop_of_host_calls() {
     ends_with("(loop $again (call $random (i32.const 0) (i32.const 8)) (br $again))", short(), cause);
 }
 
+/// Turns in which it does nothing cost the drive four times what was counted.
+#[test]
+fn a_loop_that_only_gives_way() {
+    let limits = Limits { run_time_max: Duration::from_millis(40), ..Limits::default() };
+    let body = "(loop $again (call $yield) (local.set $number (i32.add (local.get $number) (i32.const 1)))
+        (br_if $again (i32.lt_u (local.get $number) (i32.const 200000))))";
+    ends_with(body, limits, "its application has run for longer than the 40ms of processor time that it may take");
+}
+
 #[test]
 fn an_endless_loop_ends_when_it_is_stopped() {
     block_on(async {

@@ -109,8 +109,12 @@ fn iterating(answer: &[u8], times: u32) -> String {
 }
 
 fn ask_for_sets(answer: &[u8], times: u32) -> Result<ArrayRef, String> {
+    ask_within(1 << 20, answer, times)
+}
+
+fn ask_within(bytes: usize, answer: &[u8], times: u32) -> Result<ArrayRef, String> {
     let module = compile(&iterating(answer, times))?;
-    let memory = || Box::new(AtMost(1 << 20)) as Box<dyn GuestMemory>;
+    let memory = || Box::new(AtMost(bytes)) as Box<dyn GuestMemory>;
     let returns = DataType::new_list(DataType::Int64, true);
     let call = FunctionCall { module: &module, export: "f", returns: &returns, called_on_null: false };
     call.rows(&[numbers(&[1, 2, 3])], 3, &memory)
@@ -155,6 +159,17 @@ fn answers_of_table_functions_are_checked() {
         let said = ask_for_sets(&answer, times).unwrap_err();
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
+}
+
+/// However much memory there is for what it gives.
+#[test]
+fn a_table_function_ends_after_the_time_of_its_rows() {
+    let nothing = file(
+        vec![("row", Arc::new(Int32Array::from(Vec::<i32>::new())) as ArrayRef), ("f", numbers(&[]))],
+        IpcWriteOptions::default(),
+    );
+    let said = ask_within(usize::MAX, &nothing, u32::MAX).unwrap_err();
+    assert_eq!(said, "it ran for longer than the 500.3ms that it may take for these rows");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-// Ports of an SSDlet. Values gather until a batch is worth a host call; what was gathered is sent before the SSDlet waits.
+// Ports of an SSDlet. Values gather until a batch is worth a host call. What was gathered is sent before the SSDlet waits, as far as there
+// is room; room for the rest ends the wait.
 #pragma once
 
 #include <memory>
@@ -19,9 +20,13 @@ inline constexpr size_t kBatchBytes = 64 << 10;
 // The most bytes of a batch, and of what one call reads.
 inline constexpr size_t kCallBytesMax = 16 << 20;
 
+class OutputState;
+// All outputs of an SSDlet.
+using Outputs = std::vector<std::unique_ptr<OutputState>>;
+
 class OutputState {
   public:
-    explicit OutputState(uint32_t port) : port_(port) {}
+    OutputState(uint32_t port, Outputs& all) : port_(port), all_(all) {}
 
     Buffer& buffer() { return buffer_; }
 
@@ -32,20 +37,34 @@ class OutputState {
 
     // Sends so many of the first bytes. False if nobody reads any more.
     bool send(size_t bytes) {
-        while (!try_send(bytes)) abi::pithead_output_wait(port_, static_cast<uint32_t>(bytes));
+        while (!try_send(bytes)) {
+            // Whoever is to make room may wait for what another output holds.
+            for (auto& other : all_) {
+                if (other.get() != this) other->try_flush();
+            }
+            abi::pithead_output_wait(port_, static_cast<uint32_t>(bytes));
+        }
         return open_;
     }
 
-    // Ends the stream if there is room for what was gathered.
-    void try_close() {
-        if (try_send(buffer_.size())) close();
+    // Sends what was gathered if there is room for it. False if there is none now.
+    bool try_flush() { return try_send(buffer_.size()); }
+
+    // Ends the stream if there is room for what was gathered. False if there is none now.
+    bool try_close() {
+        if (!try_flush()) return false;
+        if (open_) abi::pithead_output_close(port_);
+        open_ = false;
+        return true;
     }
 
     void close() {
         flush();
-        if (open_) abi::pithead_output_close(port_);
-        open_ = false;
+        try_close();
     }
+
+    // Waits until what was gathered has room, or what another output holds.
+    void wait() { abi::pithead_output_wait(port_, static_cast<uint32_t>(buffer_.size())); }
 
     bool is_open() const { return open_; }
 
@@ -61,13 +80,14 @@ class OutputState {
     }
 
     uint32_t port_;
+    Outputs& all_;
     bool open_ = true;
     Buffer buffer_;
 };
 
 class InputState {
   public:
-    InputState(uint32_t port, std::vector<std::unique_ptr<OutputState>>& outputs) : port_(port), outputs_(outputs) {}
+    InputState(uint32_t port, Outputs& outputs) : port_(port), outputs_(outputs) {}
 
     // The rest of the batch, a new batch if nothing is left of it. Empty at the end of the stream.
     Cursor& cursor() {
@@ -91,7 +111,7 @@ class InputState {
         while (true) {
             const int32_t length = abi::pithead_input_get(port_, batch_.get(), static_cast<uint32_t>(room_));
             if (length == abi::kAgain) {
-                for (auto& output : outputs_) output->flush();
+                for (auto& output : outputs_) output->try_flush();
                 abi::pithead_input_wait(port_);
             } else if (length == abi::kCut) {
                 fail("the stream of in(" + std::to_string(port_) + ") was cut off before its end");
@@ -105,7 +125,7 @@ class InputState {
     }
 
     uint32_t port_;
-    std::vector<std::unique_ptr<OutputState>>& outputs_;
+    Outputs& outputs_;
     std::unique_ptr<uint8_t[]> batch_;
     size_t room_ = 0;
     Cursor cursor_{};

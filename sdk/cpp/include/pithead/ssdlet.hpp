@@ -147,7 +147,9 @@ class SSDLet {
     }
 
     void begin() {
-        for (uint32_t port = 0; port < Outputs::count; ++port) outputs_.push_back(std::make_unique<detail::OutputState>(port));
+        for (uint32_t port = 0; port < Outputs::count; ++port) {
+            outputs_.push_back(std::make_unique<detail::OutputState>(port, outputs_));
+        }
         for (uint32_t port = 0; port < Inputs::count; ++port) {
             inputs_.push_back(std::make_unique<detail::InputState>(port, outputs_));
         }
@@ -158,18 +160,28 @@ class SSDLet {
     }
 
     void end() {
-        // Those that have to wait come last: whoever reads the others gets their end.
-        for (auto& output : outputs_) output->try_close();
-        for (auto& output : outputs_) output->close();
+        // Each ends as soon as there is room for what it holds: whoever is to make room for others may wait for that.
+        while (true) {
+            detail::OutputState* full = nullptr;
+            for (auto& output : outputs_) {
+                if (!output->try_close()) full = output.get();
+            }
+            if (full == nullptr) return;
+            full->wait();
+        }
     }
 
   private:
-    std::vector<std::unique_ptr<detail::OutputState>> outputs_;
+    detail::Outputs outputs_;
     std::vector<std::unique_ptr<detail::InputState>> inputs_;
     // Arguments that are views are of these.
     std::vector<uint8_t> argument_bytes_;
     typename Arguments::tuple arguments_;
 };
+
+// The name as Biscuit's slides write it, too.
+template <typename... Parts>
+using SSDlet = SSDLet<Parts...>;
 
 }  // namespace pithead
 

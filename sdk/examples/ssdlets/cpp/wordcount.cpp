@@ -9,7 +9,7 @@
 using namespace pithead;
 
 class Mapper
-: public SSDLet<OUT_TYPE<std::pair<std::string, uint32_t>>,
+: public SSDlet<OUT_TYPE<std::pair<std::string, uint32_t>>,
   ARG_TYPE<File>> {
 public:
   // SSDlet start function
