@@ -1,11 +1,11 @@
 //! [`Relay`]: what sessions below yield, as one session's events: rounds renumbered, slices as the host counts them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, select_all};
 use pithead_door::{Event, Events};
-use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SessionProfile, SessionState, total};
+use pithead_model::{Annotation, Blame, CallShare, Fault, Level, PushBackCause, SessionProfile, SessionState, total};
 
 use crate::lower::{LowerSession, broken};
 use crate::ordinals::Ordinals;
@@ -130,8 +130,19 @@ impl Relay {
             predicted: first(|profile| &profile.predicted),
             settled: first(|profile| &profile.settled),
             link_bytes_per_s: self.finished.iter().flatten().filter_map(|profile| profile.link_bytes_per_s).reduce(f64::min),
+            calls: self.calls(),
             ..empty_profile()
         }
+    }
+
+    /// What users' functions took at all drives below.
+    fn calls(&self) -> Vec<CallShare> {
+        let mut sums: BTreeMap<&str, CallShare> = BTreeMap::new();
+        for call in self.finished.iter().flatten().flat_map(|profile| &profile.calls) {
+            let sum = sums.entry(&call.function).or_insert_with(|| CallShare { rows: 0, cpu_ns: 0, ..call.clone() });
+            (sum.rows, sum.cpu_ns) = (sum.rows.saturating_add(call.rows), sum.cpu_ns.saturating_add(call.cpu_ns));
+        }
+        sums.into_values().collect()
     }
 }
 

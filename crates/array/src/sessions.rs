@@ -319,5 +319,6 @@ pub(crate) fn empty_profile() -> SessionProfile {
         predicted: None,
         link_bytes_per_s: None,
         settled: None,
+        calls: vec![],
     }
 }

@@ -1,5 +1,6 @@
 //! [`Bound`]: one session's sub-plan, ready to run.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +18,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use pithead_functions::{EngineOptions, fault_from_datafusion, lone_leaf, planning_state, ready_to_run, run_context};
+use pithead_functions::{
+    EngineOptions, SessionCalls, fault_from_datafusion, lone_leaf, planning_state, ready_to_run, run_context,
+};
 use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, boxed};
 use pithead_plan::{ResultShape, combine, narrowed};
@@ -138,6 +141,11 @@ impl Bound {
         self.parts.iter().map(read).collect()
     }
 
+    /// What users' functions take while it runs.
+    pub fn calls(&self) -> SessionCalls {
+        SessionCalls::of(self.state.config_options())
+    }
+
     /// Whether all slices were taken.
     pub fn queue_is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -156,9 +164,10 @@ impl Bound {
 
     /// What the sub-plan does with a slice, on average over those that wait. `expected`: rows and bytes of the answer over all of
     /// them. None: it reads no slices.
-    pub fn features(&self, expected: Option<(f64, f64)>) -> Option<Features> {
+    /// `calls`: what users' functions take for a row, as the host says.
+    pub fn features(&self, expected: Option<(f64, f64)>, calls: &BTreeMap<String, f64>) -> Option<Features> {
         let (part, filtered) = (self.parts.first()?, self.filtered.as_ref()?);
-        features(&self.plan, part, filtered, &self.waiting(), expected).ok()
+        features(&self.plan, part, filtered, &self.waiting(), (expected, calls)).ok()
     }
 
     /// The slices, those aside whose bounds show that the only column of the sub-plan is true of none of their rows.

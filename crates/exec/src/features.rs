@@ -1,12 +1,16 @@
 //! What a sub-plan does with a slice, in the terms that costs are kept in.
 
+use std::collections::BTreeMap;
+
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use pithead_functions::{call_ns, physical_call_ns};
 use pithead_policy::Features;
 
 use crate::level::{Filtered, Waiting};
+use crate::pruning::Conjunct;
 use crate::table::TablePart;
 
 /// Comparisons that a search in text counts for.
@@ -16,13 +20,14 @@ const TEXT_BYTES: f64 = 24.0;
 /// Groups of an aggregate of which nothing is known.
 const GROUPS: f64 = 1000.0;
 
-/// Of one slice, on average over those that wait. `expected`: rows and bytes of the whole answer.
+/// Of one slice, on average over those that wait. `expected`: rows and bytes of the whole answer; `calls`: what users' functions take for
+/// a row, as the host says.
 pub(crate) fn features(
     plan: &LogicalPlan,
     part: &TablePart,
     filtered: &Filtered,
     waiting: &Waiting,
-    expected: Option<(f64, f64)>,
+    (expected, calls): (Option<(f64, f64)>, &BTreeMap<String, f64>),
 ) -> Result<Features> {
     let slices = f64::from(waiting.slices.max(1));
     let rows = waiting.rows as f64 / slices;
@@ -36,9 +41,13 @@ pub(crate) fn features(
         predicates: filtered.conditions.iter().map(|condition| weight(&condition.expr.to_string())).sum(),
         pass,
         out_bytes_per_row: row_bytes(&filtered.schema),
+        scan_calls_ns: calls_of(&filtered.conditions, part, calls),
         ..Features::default()
     };
     plan.apply_with_subqueries(|node| {
+        if !matches!(node, LogicalPlan::TableScan(_)) {
+            found.rest_calls_ns += node.expressions().iter().map(|expr| call_ns(expr, calls)).sum::<f64>();
+        }
         match node {
             LogicalPlan::Aggregate(aggregate) => {
                 found.functions += aggregate.aggr_expr.len() as f64;
@@ -60,6 +69,16 @@ pub(crate) fn features(
         expected.unwrap_or((rows * pass * slices, rows * pass * slices * found.out_bytes_per_row));
     (found.result_rows, found.result_bytes) = (answer_rows / slices, answer_bytes / slices);
     Ok(found)
+}
+
+/// What users' functions take for a row, where a condition is asked only of rows that those before it let through.
+fn calls_of(conditions: &[Conjunct], part: &TablePart, calls: &BTreeMap<String, f64>) -> f64 {
+    let (mut share, mut ns) = (1.0, 0.0);
+    for condition in conditions {
+        ns += share * physical_call_ns(&condition.expr, calls);
+        share *= part.facts.selectivity(condition);
+    }
+    ns
 }
 
 /// The share of a slice's bytes that these of its columns have, by their widths alone. Which pages may match is not known yet.

@@ -287,6 +287,7 @@ impl Door for FakeDoor {
                 predicted: None,
                 link_bytes_per_s: None,
                 settled: None,
+                calls: vec![],
             };
             events.push(Ok(Event::Finished { profile, link_bytes: 1 }));
         }

@@ -19,6 +19,7 @@ use crate::any_order::AnyOrder;
 use crate::balanced::BalancedFilters;
 use crate::branches::Branches;
 use crate::bytes_in_texts::BytesInTexts;
+use crate::calls::CallsLast;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
 use crate::correlated_names::CorrelatedNames;
@@ -35,6 +36,7 @@ use crate::named_casts::NamedCasts;
 use crate::named_groups::NamedGroups;
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
+use crate::only_row::OnlyRow;
 use crate::orders_hold::OrdersHold;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::sorted_inputs::SortedInputs;
@@ -57,6 +59,7 @@ pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(Moments));
     rules.insert(0, Arc::new(Branches));
     rules.insert(0, Arc::new(SortedInputs));
+    rules.insert(0, Arc::new(OnlyRow));
     rules.push(Arc::new(MomentTexts));
     rules
 }
@@ -100,6 +103,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             _ => rules.push(rule),
         }
     }
+    rules.push(Arc::new(CallsLast));
     rules.push(Arc::new(AsOperators));
     rules
 }

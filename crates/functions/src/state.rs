@@ -17,6 +17,7 @@ use pithead_model::PAGE_ROWS;
 use crate::at_zone::at_zone_udf;
 use crate::bounded::SessionMemory;
 use crate::by_type::by_type_udfs;
+use crate::calls::SessionCalls;
 use crate::counted_rows::counted_rows_udwfs;
 use crate::far_moments::{Extracts, far_moments_udfs};
 use crate::has_lists::has_lists_udfs;
@@ -27,6 +28,7 @@ use crate::moment_texts::moment_text_udf;
 use crate::named_calls::NamedCalls;
 use crate::named_casts::named_cast_udf;
 use crate::octets::octets_udfs;
+use crate::only_row::only_value_udf;
 use crate::ordered_lists::ordered_udafs;
 use crate::percentiles::percentile_cont_udaf;
 use crate::read_moments::read_moments_udfs;
@@ -110,6 +112,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(list_sum_udf());
     context.register_udf(split_udf());
     context.register_udf(moment_text_udf());
+    context.register_udf(only_value_udf());
     by_type_udfs()
         .chain(far_moments_udfs())
         .chain(series_udfs())
@@ -174,6 +177,7 @@ fn session_config(options: &EngineOptions) -> SessionConfig {
         .with_information_schema(false);
     config.set_extension(Arc::clone(&options.functions));
     config.options_mut().extensions.insert(SessionMemory(Arc::clone(&options.runtime.memory_pool)));
+    config.options_mut().extensions.insert(SessionCalls::default());
     set_options(config.options_mut(), options);
     config
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement as Syntax;
@@ -328,8 +330,8 @@ fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
             }
         })
     });
-    // A placeholder that is cast has the type that it is cast to, one that a value is looked for in is a list of such values, and one of
-    // LIMIT and OFFSET is a whole number.
+    // A placeholder that is cast has the type that it is cast to, one that a value is looked for in is a list of such values, one of LIMIT
+    // and OFFSET is a whole number, and one that a function is given has the type that NULL would have there.
     let whole: FieldRef = Arc::new(Field::new("rows", DataType::Int64, true));
     let _ = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Limit(limit) = node {
@@ -351,9 +353,23 @@ fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
                     }
                 }
             }
+            Expr::ScalarFunction(function) if function.args.iter().any(is_untyped) => {
+                let taken = taken(function, &merge_schema(&node.inputs())).unwrap_or_default();
+                function.args.iter().zip(&taken).for_each(|(arg, field)| tell(arg, field));
+            }
             _ => {}
         })
     });
+}
+
+fn is_untyped(expr: &Expr) -> bool {
+    matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }))
+}
+
+/// What a function takes its arguments for.
+fn taken(function: &ScalarFunction, schema: &DFSchema) -> datafusion::common::Result<Vec<FieldRef>> {
+    let given = function.args.iter().map(|arg| arg.to_field(schema).map(|(_, field)| field));
+    fields_with_udf(&given.collect::<datafusion::common::Result<Vec<_>>>()?, function.func.as_ref())
 }
 
 /// Looks at each part of a node's expressions.
@@ -426,6 +442,10 @@ mod tests {
             ("k = ANY($1) AND fare > $2", &["list of Int64", "Float64"]),
             ("NOT (k = ANY($1))", &["list of Int64"]),
             ("k = $1::int", &["Int32"]),
+            ("left(city, $1) = $2", &["Int64", "text"]),
+            ("substr($1, $2, $3) = city", &["text", "Int64", "Int64"]),
+            ("coalesce($1, fare) > 0", &["Float64"]),
+            ("starts_with(city, lower($1))", &["text"]),
         ] {
             let types = session.placeholders(&format!("SELECT k FROM t WHERE {condition}")).await.unwrap();
             let types: Vec<String> = types.iter().flatten().map(said).collect();

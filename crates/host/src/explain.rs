@@ -8,8 +8,8 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_device::PackageMeter;
 use pithead_emulate::Profile;
-use pithead_functions::fault_from_datafusion;
-use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, ScanShare, SliceSpan};
+use pithead_functions::{SessionCalls, fault_from_datafusion};
+use pithead_model::{Annotation, Bytes, CallShare, Fault, Level, PushBackCause, ScanShare, SliceSpan};
 use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, ReplanPoint, SubPlan, shown, shown_merge};
 
 use crate::Answer;
@@ -291,6 +291,9 @@ impl Text {
         {
             self.line("", 0, format!("all sub-plans, one after the other, {text}"));
         }
+        for call in SessionCalls::of(query.state.config_options()).sums() {
+            self.line("", 0, called(&call, "at the host"));
+        }
         let (slices, bytes) = query.host.remote().slices_held();
         if slices > 0 {
             self.line("", 0, format!("the host holds {slices} slices, {}", Bytes(bytes)));
@@ -365,7 +368,16 @@ fn adapted(session: &PartitionProfile) -> Vec<String> {
     }
     lines.extend(searched(session));
     lines.extend(predicted(session));
+    let at_drive = session.session.as_ref().map_or(&[][..], |report| &report.calls);
+    lines.extend(at_drive.iter().map(|call| called(call, "at the drive")));
+    lines.extend(session.calls.iter().map(|call| called(call, "at the host, of slices that came back")));
     lines
+}
+
+/// What a user's function took.
+fn called(call: &CallShare, place: &str) -> String {
+    let CallShare { function, rows, cpu_ns } = call;
+    format!("{function} was called for {rows} rows {place}: {:.1} ms CPU", *cpu_ns as f64 / 1e6)
 }
 
 /// The rounds to level 1 that sent stored pages, or would have. With push-down off, rows travel at that level.

@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_fleet::{ConnectedDrive, Drives};
-use pithead_functions::{Registry, fault_from_datafusion, lone_leaf, ready_to_run};
+use pithead_functions::{Registry, fault_from_datafusion, lone_leaf, measured_calls, ready_to_run};
 use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
 use pithead_plan::{Input, RemoteScan, ReplanPoint, ResultShape, RollUp, SubPlan, Travelling, shape};
@@ -261,6 +261,7 @@ impl RemotePlanner {
             cores: here(),
             expected: Some((sub_plan.estimate.rows / partitions, sub_plan.estimate.bytes() / partitions)),
             summaries: self.settings.summary_cache && sub_plan.datasets[0].rest.is_none(),
+            calls: measured_calls(&sub_plan.plan),
             ..Adapt::default()
         })
     }

@@ -12,8 +12,8 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use pithead_functions::{fault_from_datafusion, optimize, run_context};
-use pithead_model::{Blame, Fault};
+use pithead_functions::{fault_from_datafusion, optimize, run_context, several};
+use pithead_model::Fault;
 use pithead_plan::{
     Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, is_volatile, narrowed, order_joins, reduce_by_joins,
     replace_scalar_queries, scalar_queries,
@@ -311,8 +311,7 @@ impl Query {
         while let Some(batch) = rows.next().await {
             let batch = batch.map_err(fault_from_datafusion)?;
             if batch.num_rows() > 1 || (batch.num_rows() == 1 && value.is_some()) {
-                return Err(Fault::new(Blame::User, "a scalar subquery returned more than one row")
-                    .hint("add LIMIT 1 or an aggregate to it"));
+                return Err(several());
             }
             if batch.num_rows() == 1 {
                 value = Some(ScalarValue::try_from_array(batch.column(0), 0).map_err(fault_from_datafusion)?);

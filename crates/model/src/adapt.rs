@@ -1,6 +1,8 @@
 //! What a host and a drive tell each other so that a session's cut can follow what is measured (Montana et al. 2023,
 //! Skytether, sections 4 and 5.3; see `docs/bibliography.md`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Level, SliceSpan};
@@ -161,6 +163,9 @@ pub struct Adapt {
     /// Whether the drive may answer from the partial results that it keeps, and may keep new ones.
     #[serde(default)]
     pub summaries: bool,
+    /// Nanoseconds of a core that users' functions of the sub-plan take for a row, as the host has measured them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, f64>,
 }
 
 #[cfg(test)]

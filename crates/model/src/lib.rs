@@ -37,7 +37,7 @@ pub use limits::*;
 pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, SliceKey, near_names};
 pub use pages::PageSet;
-pub use profile::{SessionProfile, SessionState};
+pub use profile::{CallShare, SessionProfile, SessionState};
 pub use sample::PageSample;
 pub use units::{Bytes, Rate, parse_bytes, parse_period, parse_rate, total};
 pub use value::Value;

@@ -46,4 +46,18 @@ pub struct SessionProfile {
     /// What slices cost, where the drive measured enough of them to size the sub-plan by it the next time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<SliceCosts>,
+    /// What users' functions took, each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallShare>,
+}
+
+/// What a user's function took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallShare {
+    /// Domain and name.
+    pub function: String,
+    /// Rows that it was called for.
+    pub rows: u64,
+    /// CPU time of the calls.
+    pub cpu_ns: u64,
 }

@@ -50,6 +50,12 @@ pub struct Features {
     pub expressions: f64,
     /// Whether the result is only the first rows in an order.
     pub top_k: bool,
+    /// Nanoseconds of a core of this CSE that users' functions take: for each row that is filtered, and for each that passes.
+    #[serde(default)]
+    pub scan_calls_ns: f64,
+    /// See `scan_calls_ns`.
+    #[serde(default)]
+    pub rest_calls_ns: f64,
     /// Rows that level 3 yields.
     pub result_rows: f64,
     /// Bytes that level 3 sends.
@@ -57,6 +63,12 @@ pub struct Features {
 }
 
 impl Features {
+    /// Nanoseconds that users' functions take in all: below level 2, and above it.
+    fn calls_ns(&self) -> (f64, f64) {
+        let rows = sane(self.rows);
+        (rows * sane(self.scan_calls_ns), rows * sane(self.pass).min(1.0) * sane(self.rest_calls_ns))
+    }
+
     /// The amount of work for `operator`, in its unit.
     fn units(&self, operator: Operator) -> f64 {
         let rows = sane(self.rows);
@@ -160,9 +172,10 @@ impl CostModel {
         let passing = sane(features.rows) * sane(features.pass).min(1.0);
         let stored = sane(features.stored_bytes);
         let hinted = sane(features.hint_bytes);
+        let (scan_calls_ns, rest_calls_ns) = features.calls_ns();
         Prediction {
-            scan_ns: sum(true) + SLICE_NS * self.scale(),
-            rest_ns: sum(false),
+            scan_ns: sum(true) + scan_calls_ns + SLICE_NS * self.scale(),
+            rest_ns: sum(false) + rest_calls_ns,
             hint_ns: (2.0 * SLICE_NS + hinted * SEND_NS) * self.scale(),
             carry_ns: (SLICE_NS + stored * SEND_NS) * self.scale(),
             link_bytes: ByLevel {
@@ -182,7 +195,8 @@ impl CostModel {
         if !known && self.learnt.len() >= ENCODINGS_MAX {
             return;
         }
-        for (scan, actual) in [(true, scan_ns - fixed), (false, rest_ns)] {
+        let (scan_calls_ns, rest_calls_ns) = features.calls_ns();
+        for (scan, actual) in [(true, scan_ns - fixed - scan_calls_ns), (false, rest_ns - rest_calls_ns)] {
             let operators = Operator::ALL.into_iter().filter(|operator| operator.is_scan() == scan);
             let parts: Vec<(Operator, f64)> =
                 operators.map(|operator| (operator, self.part(features, operator))).filter(|(_, ns)| *ns > 0.0).collect();

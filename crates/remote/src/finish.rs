@@ -18,7 +18,9 @@ use pithead_device::Device;
 use pithead_door::{Door, PartsOutline, SlicePart, batch_bytes, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
+use pithead_model::{
+    Annotation, Blame, CallShare, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan,
+};
 use pithead_slice::{Fit, open_slice};
 use tokio::task::JoinSet;
 
@@ -75,6 +77,8 @@ pub(crate) struct Done {
     pub(crate) level: Level,
     pub(crate) slices: u32,
     pub(crate) cpu_ns: u64,
+    /// What users' functions have taken at the host so far, with this.
+    pub(crate) calls: Vec<CallShare>,
     polled_ns: u64,
     bytes: usize,
     /// What the batches take until they are taken.
@@ -361,7 +365,8 @@ impl Finisher {
         self.tasks.spawn(async move {
             let _turn = finishing.turn().await;
             let keys: Vec<SliceKey> = slices.iter().map(|slice| slice.key.clone()).collect();
-            let mut done = Done { batches: vec![], level, slices: count, cpu_ns: 0, polled_ns: 0, bytes, held };
+            let (batches, calls) = (vec![], vec![]);
+            let mut done = Done { batches, level, slices: count, cpu_ns: 0, calls, polled_ns: 0, bytes, held };
             let run = async {
                 let mut round = bound.round_over(slices).await.map_err(external)?;
                 let mut batches = Vec::new();
@@ -372,6 +377,7 @@ impl Finisher {
                 Ok::<_, DataFusionError>(batches)
             };
             done.batches = metered(source.device(), run, &mut done.cpu_ns, &mut done.polled_ns).await?;
+            done.calls = bound.calls().sums();
             finishing.took(done.cpu_ns, done.polled_ns);
             source.forget(&keys);
             Ok(done)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pithead_model::{Annotation, Finished, Level, SessionProfile, SliceSpan, total};
+use pithead_model::{Annotation, CallShare, Finished, Level, SessionProfile, SliceSpan, total};
 use pithead_plan::SubPlan;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +85,8 @@ pub struct PartitionProfile {
     pub recalled_slices: Vec<SliceSpan>,
     /// What the host finished of slices that came back.
     pub finished: Vec<Finished>,
+    /// What users' functions took for that at the host.
+    pub calls: Vec<CallShare>,
     /// Each time that a drive failed, and at which other one the work went on.
     pub failovers: Vec<String>,
 }

@@ -261,9 +261,19 @@ impl Session {
 
     /// What the host has finished.
     fn take(&mut self, done: Done) -> Result<Vec<RecordBatch>, Fault> {
-        let Done { batches, level, slices, cpu_ns, .. } = done;
+        let Done { batches, level, slices, cpu_ns, calls, .. } = done;
         self.passing += u64::from(slices);
-        self.profile.update(self.partition, |session| session.finished.push(Finished { level, slices, cpu_ns }));
+        self.profile.update(self.partition, |session| {
+            session.finished.push(Finished { level, slices, cpu_ns });
+            // Sums, which tasks took one after the other and told in any order.
+            for call in calls {
+                match session.calls.iter_mut().find(|known| known.function == call.function) {
+                    Some(known) if known.rows < call.rows => *known = call,
+                    Some(_) => {}
+                    None => session.calls.push(call),
+                }
+            }
+        });
         batches.into_iter().map(|batch| conform(batch, &self.schema)).collect()
     }
 

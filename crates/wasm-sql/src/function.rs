@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Volatility as EngineVolatility,
 };
 use parking_lot::Mutex;
-use pithead_functions::{Holder, SessionMemory, fault_from_datafusion};
+use pithead_functions::{Holder, SessionCalls, SessionMemory, announce_call, fault_from_datafusion};
 use pithead_model::{CalledFunction, Fault, Function, FunctionKind, Volatility};
 use pithead_program::{FunctionCall, GuestMemory};
 use sha2::{Digest, Sha256};
@@ -45,6 +45,7 @@ pub(crate) fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>)
     let takes: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
     let signature = Signature::user_defined(volatility);
     let returns = result_type(function);
+    announce_call(&called.called);
     ScalarUDF::new_from_impl(WasmFunction {
         called: called.clone(),
         code: code.clone(),
@@ -158,7 +159,11 @@ impl ScalarUDFImpl for WasmFunction {
             Some(constants) => self.of_constants(&args, constants).map(ColumnarValue::Scalar),
             None => {
                 let memory = CallMemory::of(self.called.name(), &args.config_options);
-                self.rows(&args.args, args.number_rows, &memory).map(ColumnarValue::Array)
+                let began = thread_cpu();
+                let rows = self.rows(&args.args, args.number_rows, &memory)?;
+                let (cpu, calls) = (thread_cpu().saturating_sub(began), SessionCalls::of(&args.config_options));
+                calls.took(self.called.name(), self.name(), args.number_rows, cpu);
+                Ok(ColumnarValue::Array(rows))
             }
         }
     }
@@ -215,6 +220,12 @@ impl WasmFunction {
         let result = call.rows(&arrays, rows, &counted).map_err(|cause| external(failed(name, &cause)))?;
         memory.held(result)
     }
+}
+
+/// The processor time of this thread, which a call has until it ends.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// The memory of a session for one call of a function.

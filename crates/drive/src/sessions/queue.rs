@@ -107,6 +107,7 @@ mod tests {
             predicted: None,
             link_bytes_per_s: None,
             settled: None,
+            calls: vec![],
         };
         Event::Finished { profile, link_bytes: 0 }
     }

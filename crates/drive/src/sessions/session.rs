@@ -11,6 +11,7 @@ use pithead_cse::TableSession;
 use pithead_device::{Device, Instant};
 use pithead_door::OpenSession;
 use pithead_exec::Bound;
+use pithead_functions::SessionCalls;
 use pithead_model::{Blame, DatasetName, Fault, Level, SessionId, SessionProfile, SessionState};
 use tokio::sync::watch;
 
@@ -66,6 +67,7 @@ pub(crate) struct Session {
     pub(crate) progress: Progress,
     pub(crate) activity: Activity,
     usage: Arc<Usage>,
+    calls: SessionCalls,
     slices_total: u32,
     work: Mutex<Option<Work>>,
     ending: Mutex<Ending>,
@@ -132,6 +134,7 @@ impl Session {
             progress,
             activity: Activity::new(device),
             usage,
+            calls: work.bound.calls(),
             slices_total: work.bound.slices_total(),
             work: Mutex::new(Some(work)),
             ending: Mutex::default(),
@@ -171,6 +174,7 @@ impl Session {
         SessionProfile {
             predicted,
             settled,
+            calls: self.calls.sums(),
             link_bytes_per_s: self.steer.link_rate(),
             state: self.progress.state(),
             rounds: self.progress.rounds.load(Ordering::Relaxed),

@@ -129,8 +129,14 @@ impl Steer {
         let mut expected = None;
         let host_over_drive = host_over_drive(&adapt.host, device.cpu_share());
         if rule == LevelRule::Auto {
-            let features =
-                bound.features(adapt.expected).map(|found| Features { encoding: facts.encoding.to_owned(), ..found });
+            // Measured as time of a core, of which the device may get a share.
+            let share = device.cpu_share();
+            let features = bound.features(adapt.expected, &adapt.calls).map(|found| Features {
+                encoding: facts.encoding.to_owned(),
+                scan_calls_ns: found.scan_calls_ns / share,
+                rest_calls_ns: found.rest_calls_ns / share,
+                ..found
+            });
             expected = features.map(|features| {
                 let prediction = costs.predict(&features);
                 (features, prediction)

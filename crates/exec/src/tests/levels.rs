@@ -1,5 +1,7 @@
 //! Slices that are taken to other levels and finished elsewhere: the same rows.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 const QUERIES: &[&str] = &[
@@ -72,7 +74,7 @@ async fn what_waits_is_counted_without_what_bounds_rule_out() {
     let bound = Bound::bind(BindRequest { held, ..lab.request(plan, schema, How::default()) }).await.unwrap();
     let waiting = bound.waiting();
     assert_eq!((waiting.slices, waiting.held, waiting.rows), (1, 1, 20_000));
-    let features = bound.features(Some((1.0, 8.0))).unwrap();
+    let features = bound.features(Some((1.0, 8.0)), &BTreeMap::new()).unwrap();
     assert_eq!((features.rows, features.functions, features.result_rows), (20_000.0, 1.0, 1.0));
     let carried = bound.carry().unwrap();
     assert!(carried.held && carried.may_match);

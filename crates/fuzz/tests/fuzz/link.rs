@@ -247,6 +247,7 @@ fn profile() -> SessionProfile {
         predicted: None,
         link_bytes_per_s: None,
         settled: None,
+        calls: vec![],
     }
 }
 

@@ -77,6 +77,7 @@ pub fn profile() -> SessionProfile {
         predicted: None,
         link_bytes_per_s: None,
         settled: None,
+        calls: vec![],
     }
 }
 
