@@ -24,16 +24,17 @@ pub(crate) async fn ingest(
 ) -> Result<u64, Refused> {
     let name = target(session, &command)?;
     session.check(Right::Write, &name.domain)?;
-    let present = host.fleet().snapshot().await?.dataset(&name).map(|(_, dataset)| Arc::clone(&dataset.schema));
+    let present = host.fleet().snapshot().await?.dataset(&name).map(|(_, dataset)| Arc::new(dataset.clone()));
     let mode = mode(&command, &name, present.is_some())?;
     let schema = put.schema().await?;
     let schema = schema.ok_or_else(|| Refused::invalid("rows to load, which begin with their schema, did not come"))?;
     let spec = LoadSpec { mode, ..LoadSpec::new(name, vec![]) };
     let report = match present.filter(|_| mode == LoadMode::Append) {
         Some(present) => {
-            let places = ColumnPlaces::new(&schema, &present)?;
+            let columns = Arc::clone(&present.schema);
+            let places = ColumnPlaces::new(&schema, &columns)?;
             let rows = put.rows().map(move |batch| places.conform(&batch?)).boxed();
-            host.load_batches(spec, present, rows).await?
+            host.load_batches(LoadSpec { over: Some(present), ..spec }, columns, rows).await?
         }
         None => host.load_batches(spec, schema, put.rows()).await?,
     };

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use pithead_host::{Commitment, Deadline, LoadReport, Right};
-use pithead_model::{DatasetName, Fault};
+use pithead_model::{Dataset, DatasetName, Fault};
 use tokio::sync::mpsc;
 
 use crate::cancel::Cancel;
@@ -31,14 +30,14 @@ const COPY: &str = "COPY";
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// A dataset, its columns, and which of them a row's fields are for.
-type CopyTarget = (DatasetName, SchemaRef, Vec<usize>);
+type CopyTarget = (DatasetName, Arc<Dataset>, Vec<usize>);
 
 impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
         self.check_writes(true)?;
         self.before_statement("").await?;
         let target = self.target(copy).await?;
-        let columns: Vec<String> = target.2.iter().map(|place| target.1.field(*place).name().clone()).collect();
+        let columns: Vec<String> = target.2.iter().map(|place| target.1.schema.field(*place).name().clone()).collect();
         match copy.options.format {
             CopyFormat::Binary => self.load(target, true, BinaryReader::new(columns.len())).await,
             CopyFormat::Text | CopyFormat::Csv => {
@@ -48,12 +47,12 @@ impl Talk {
     }
 
     async fn load<R: ReadRows + 'static>(&mut self, target: CopyTarget, is_binary: bool, reader: R) -> Result<(), Halt> {
-        let (name, schema, places) = target;
+        let (name, dataset, places) = target;
         self.link.out.copy(b'G', is_binary, places.len());
         flush(&mut self.link, &self.place.cancel).await?;
         let commitment = Arc::<Commitment>::default();
         let (host, zone) = (self.front.host.clone(), self.settings.zone().0);
-        let load = CopyLoad { host, name, schema, places, zone, commitment: Arc::clone(&commitment) };
+        let load = CopyLoad { host, name, dataset, places, zone, commitment: Arc::clone(&commitment) };
         let loaded = self.loaded(load, reader).await;
         // Of a load that has failed nobody may know whether its rows are there.
         if commitment.is_sent() {
@@ -101,7 +100,8 @@ impl Talk {
         self.session.check(Right::Write, &name.domain)?;
         let host = self.front.host.clone();
         let snapshot = during(&mut self.link, &self.place.cancel, host.fleet().snapshot()).await??;
-        let schema = Arc::clone(&snapshot.readable(&name)?.dataset().schema);
+        let dataset = Arc::clone(snapshot.readable(&name)?.dataset());
+        let schema = &dataset.schema;
         let place = |column: &String| {
             let found = schema.fields().iter().position(|field| field.name() == column);
             found.ok_or_else(|| Complaint::error("42703", format!("column {column:?} of {name} does not exist")))
@@ -113,7 +113,7 @@ impl Talk {
         let twice = (1..places.len()).find(|place| places[..*place].contains(&places[*place]));
         match twice {
             Some(place) => Err(Complaint::error("42701", format!("column {:?} is named twice", columns[place])).into()),
-            None => Ok((name, schema, places)),
+            None => Ok((name, dataset, places)),
         }
     }
 }

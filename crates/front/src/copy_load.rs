@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, SchemaRef};
 use futures::StreamExt;
 use pithead_door::Batches;
 use pithead_host::{Commitment, Host, LoadMode, LoadReport, LoadSpec};
-use pithead_model::{DatasetName, Fault, PAGE_ROWS};
+use pithead_model::{Dataset, DatasetName, Fault, PAGE_ROWS};
 use tokio::sync::mpsc;
 
 use crate::copy_rows::{Place, ReadRows, Row, Value};
@@ -31,7 +31,8 @@ pub(crate) enum Part {
 pub(crate) struct CopyLoad {
     pub(crate) host: Host,
     pub(crate) name: DatasetName,
-    pub(crate) schema: SchemaRef,
+    /// As it was read.
+    pub(crate) dataset: Arc<Dataset>,
     /// The column of each field.
     pub(crate) places: Vec<usize>,
     pub(crate) zone: String,
@@ -47,14 +48,15 @@ impl CopyLoad {
         mut reader: R,
         mut parts: mpsc::Receiver<Part>,
     ) -> Result<Result<LoadReport, Complaint>, Fault> {
-        let CopyLoad { host, name, schema, places, zone, commitment } = self;
+        let CopyLoad { host, name, dataset, places, zone, commitment } = self;
+        let schema = Arc::clone(&dataset.schema);
         let (sender, receiver) = mpsc::channel(BATCHES_MAX);
         let rows: Batches = futures::stream::unfold(receiver, |mut receiver| async {
             let batch = receiver.recv().await?;
             Some((batch, receiver))
         })
         .boxed();
-        let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(name, vec![]) };
+        let spec = LoadSpec { mode: LoadMode::Append, over: Some(dataset), ..LoadSpec::new(name, vec![]) };
         let mut loading = std::pin::pin!(host.load_batches_until(&commitment, spec, Arc::clone(&schema), rows));
         let (rows, whereabouts) = (Vec::new(), Vec::new());
         let mut builder = Builder { schema, places, zone, rows, whereabouts, bytes: 0 };

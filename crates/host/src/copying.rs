@@ -1,6 +1,7 @@
 //! `COPY … TO 'file'` and `COPY t FROM 'file'`: rows into a file beside the host, and from files there or at servers into a dataset.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,7 +10,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_files::{Compression, CsvOptions, Format, NewFile, WriteError, WriteOptions, file_writer};
 use pithead_load::{LoadMode, LoadSpec};
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{Blame, Dataset, DatasetName, Fault};
 
 use crate::tokens::{is_gap, is_word};
 
@@ -273,14 +274,14 @@ pub(crate) fn one_byte(text: &str) -> Result<u8, Fault> {
 /// The load of a COPY … FROM into a dataset with these columns.
 pub(crate) fn load_spec(
     name: DatasetName,
-    schema: &SchemaRef,
+    dataset: Arc<Dataset>,
     path: &str,
     format: Option<Format>,
     csv: &CsvOptions,
 ) -> LoadSpec {
-    let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-    let csv = CsvOptions { names, ..csv.clone() };
-    LoadSpec { mode: LoadMode::Append, format, csv, ..LoadSpec::new(name, vec![path.to_owned()]) }
+    let names = dataset.schema.fields().iter().map(|field| field.name().clone()).collect();
+    let (csv, over) = (CsvOptions { names, ..csv.clone() }, Some(dataset));
+    LoadSpec { mode: LoadMode::Append, over, format, csv, ..LoadSpec::new(name, vec![path.to_owned()]) }
 }
 
 /// Writes rows to a file, on a thread that may block. How many there were. The file is there only if all were written.

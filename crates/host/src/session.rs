@@ -16,8 +16,10 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, is_view};
-use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
+use pithead_functions::{
+    EngineOptions, Registry, SessionCalls, check_clock, count_repeats, fault_from_datafusion, session_state,
+};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, boxed};
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
@@ -35,7 +37,7 @@ use crate::statement::{self, Named, Parsed};
 use crate::timeout::Deadline;
 use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
-use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again, may_not_fit};
+use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again};
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
 use crate::{Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, settings, summarize};
@@ -341,6 +343,7 @@ impl Session {
         Ok(Answer { profile, changed: Some(rows), ..Answer::done() })
     }
 
+    /// Loads a file, again where others came before it.
     async fn copy_from(
         &self,
         name: &Named,
@@ -349,6 +352,26 @@ impl Session {
         commitment: &Arc<Commitment>,
     ) -> Result<Answer, Fault> {
         self.check_files()?;
+        let mut attempt = 1;
+        loop {
+            match self.copy_over(name, columns, file, commitment).await {
+                Err(fault) if begins_again(&fault, attempt) => {
+                    commitment.check()?;
+                    attempt += 1;
+                }
+                copied => return copied,
+            }
+        }
+    }
+
+    /// Loads a file into a dataset as it is now.
+    async fn copy_over(
+        &self,
+        name: &Named,
+        columns: Option<&[String]>,
+        file: &CopyFile,
+        commitment: &Arc<Commitment>,
+    ) -> Result<Answer, Fault> {
         let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let name = name.resolve(&domain)?;
@@ -373,7 +396,7 @@ impl Session {
             return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
                 .hint("leave the list of columns out; the file's columns are found by their names, or by their order"));
         }
-        let spec = copying::load_spec(name, &dataset.schema, path, *format, csv);
+        let spec = copying::load_spec(name, Arc::new(dataset.clone()), path, *format, csv);
         let report = self.host.load_of(commitment, spec).await?;
         Ok(Answer { changed: Some(report.rows), ..Answer::done() })
     }
@@ -395,8 +418,7 @@ impl Session {
         }
         loop {
             let (query, plan) = self.plan_write(statement, made.as_ref(), parameters).await?;
-            let changed = writing::changed_dataset(&plan)?;
-            if let Some((name, _)) = &changed {
+            if let Some(name) = writing::changed_dataset(&plan)? {
                 self.check(Right::Write, &name.domain)?;
             }
             refuse_broken(&plan)?;
@@ -418,22 +440,9 @@ impl Session {
                     commitment.check()?;
                     attempt += 1;
                 }
-                Err(fault) if may_not_fit(&fault, attempt) && !commitment.is_sent() => {
-                    if !self.was_altered(changed.as_ref()).await {
-                        return Err(fault);
-                    }
-                    attempt += 1;
-                }
                 Err(fault) => return Err(fault),
             }
         }
-    }
-
-    /// Whether a dataset has other columns than it was read with.
-    async fn was_altered(&self, read: Option<&(DatasetName, Arc<Dataset>)>) -> bool {
-        let Some((name, read)) = read else { return false };
-        let Ok(snapshot) = self.host.fleet().snapshot().await else { return false };
-        snapshot.dataset(name).is_some_and(|(_, now)| now.schema != read.schema)
     }
 
     /// The plan of a statement that writes, over the datasets as they are now.
@@ -600,6 +609,7 @@ impl Session {
         let may_read_files = self.may_use_files;
         let scope = Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding, may_read_files };
         state.register_catalog_list(catalogs(scope));
+        state.config_mut().options_mut().extensions.insert(SessionCalls::default());
         state.mark_start_execution();
         let query = Query {
             host: self.host.clone(),

@@ -80,18 +80,10 @@ pub(crate) fn begins_again(fault: &Fault, attempt: usize) -> bool {
     fault.blame == Blame::Conflict && attempt < ATTEMPTS
 }
 
-/// Whether a statement that ended so, and that has sent nothing of what it changes, is to begin again if the dataset has other columns
-/// by now: rows of the columns that it read do not fit.
-pub(crate) fn may_not_fit(fault: &Fault, attempt: usize) -> bool {
-    fault.blame == Blame::User && attempt < ATTEMPTS
-}
-
-/// The dataset that a plan changes, as it was read; none: it makes one.
-pub(crate) fn changed_dataset(plan: &LogicalPlan) -> Result<Option<(DatasetName, Arc<Dataset>)>, Fault> {
+/// The dataset that a plan changes; none: it makes one.
+pub(crate) fn changed_dataset(plan: &LogicalPlan) -> Result<Option<DatasetName>, Fault> {
     match plan {
-        LogicalPlan::Dml(DmlStatement { target, .. }) => {
-            Changed::of(target).map(|changed| Some((changed.name, changed.dataset)))
-        }
+        LogicalPlan::Dml(DmlStatement { target, .. }) => Changed::of(target).map(|changed| Some(changed.name)),
         _ => Ok(None),
     }
 }
@@ -138,7 +130,7 @@ impl Writer<'_> {
     async fn insert(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let schema = Arc::clone(&changed.dataset.schema);
         let rows = self.returning(self.rows(input, &schema).await?);
-        let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(changed.name, vec![]) };
+        let spec = LoadSpec { mode: LoadMode::Append, over: Some(changed.dataset), ..LoadSpec::new(changed.name, vec![]) };
         self.load(spec, schema, rows).await
     }
 

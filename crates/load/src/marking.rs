@@ -77,7 +77,8 @@ impl Loader {
             return Ok(None);
         }
         let ExchangeSpec { schema, rows, gone: expected } = new;
-        let adding = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(spec.name.clone(), vec![]) };
+        let over = Some(Arc::clone(&spec.dataset));
+        let adding = LoadSpec { mode: LoadMode::Append, over, ..LoadSpec::new(spec.name.clone(), vec![]) };
         let written = self.write_unseen(&adding, schema, rows).await?;
         let (drives, rows) = (self.fleet().connected(), written.report.rows);
         let expected = expected.unwrap_or(rows);

@@ -17,8 +17,8 @@ pub struct LoadSpec {
     pub format: Option<Format>,
     /// What to do with the rows that are there.
     pub mode: LoadMode,
-    /// With [`LoadMode::Replace`], the dataset as it was read: the new rows are laid out as its rows are, and take their place only if
-    /// nobody has changed it meanwhile.
+    /// The dataset as it was read. With [`LoadMode::Replace`], the new rows are laid out as its rows are, and take their place only if
+    /// nobody has changed it meanwhile; with [`LoadMode::Append`], they are added only if it has the columns that it had.
     pub over: Option<Arc<Dataset>>,
     /// Beside `over`: the dataset that the new rows are laid out as instead, under other names of columns.
     pub shape: Option<Arc<Dataset>>,

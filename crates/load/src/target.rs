@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use pithead_door::{Discard, Loads};
 use pithead_fleet::{Change, already_there, is_view, place, unknown_dataset};
 use pithead_model::{
-    Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, PARTITIONS_MAX, Partitioning,
+    Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, PARTITIONS_MAX, Partitioning,
     SLICE_ROWS_DEFAULT, SliceKey, near_names,
 };
 use pithead_slice::{encoding, encoding_names};
@@ -59,6 +59,10 @@ impl Ground {
 
 /// What may not change when rows are added.
 fn check_append(spec: &LoadSpec, present: &Dataset) -> Result<(), Fault> {
+    if spec.over.as_ref().is_some_and(|over| over.schema != present.schema) {
+        let message = format!("the columns of {} were changed meanwhile", spec.name);
+        return Err(Fault::new(Blame::Conflict, message).hint("run the statement again"));
+    }
     let differs = |what: &str, is: String| {
         let message = format!("dataset {} has {what} {is}, which appending cannot change", spec.name);
         Err(Fault::invalid(message).hint("leave the option out, or load with --replace"))

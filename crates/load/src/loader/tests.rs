@@ -516,6 +516,10 @@ async fn rows_for_columns_that_were_others_are_a_conflict() {
     let (appended, ()) = tokio::join!(appending, altering);
     let fault = appended.unwrap_err();
     assert_eq!((fault.blame, fault.message.as_str()), (Blame::Conflict, "the columns of main.t were changed during the load"));
+    let late = LoadSpec { mode: LoadMode::Append, over: Some(Arc::new(before.clone())), ..place.spec(&[]) };
+    let rows = stream::iter([Ok(batch(100, 100))]).boxed();
+    let fault = place.loader.load_batches(late, batch(0, 1).schema(), rows).await.unwrap_err();
+    assert_eq!((fault.blame, fault.message.as_str()), (Blame::Conflict, "the columns of main.t were changed meanwhile"));
     let after = place.dataset().await.unwrap();
     assert_eq!((after.id, &after.partitions, after.rows(), place.rows()), (before.id, &before.partitions, 100, 100));
     assert_eq!(after.schema.field(0).name(), "renamed");
