@@ -45,6 +45,8 @@ pub(super) struct Puts {
     pub(super) gain_16: Spread,
     /// The same in RocksDB.
     pub(super) rocksdb_gain_16: Option<Spread>,
+    /// Store against RocksDB with one writer of 4 KiB, run by run.
+    pub(super) vs_rocksdb: Option<Spread>,
 }
 
 /// Puts a second.
@@ -145,8 +147,8 @@ fn on_store(place: &Path, values: &Values, bytes: u64, writers: usize, puts: u64
 
 fn summarise(runs: &[Run]) -> Puts {
     let over = |figure: &dyn Fn(&Run) -> f64| Spread::of(runs.iter().map(figure).collect());
-    let beside = |figure: &dyn Fn(&RocksDb) -> f64| {
-        let all: Option<Vec<f64>> = runs.iter().map(|run| run.rocksdb.as_ref().map(figure)).collect();
+    let beside = |figure: &dyn Fn(&Run, &RocksDb) -> f64| {
+        let all: Option<Vec<f64>> = runs.iter().map(|run| Some(figure(run, run.rocksdb.as_ref()?))).collect();
         all.map(Spread::of)
     };
     let workload = |(index, (value_bytes, writers, puts)): (usize, (u64, usize, u64))| PutWorkload {
@@ -155,7 +157,7 @@ fn summarise(runs: &[Run]) -> Puts {
         puts,
         store: over(&|run| run.store[index]),
         medium: over(&|run| run.medium[index]),
-        rocksdb: beside(&|rocksdb| rocksdb.puts_a_second[index]),
+        rocksdb: beside(&|_, rocksdb| rocksdb.puts_a_second[index]),
         share: over(&|run| run.store[index] / run.medium[index]),
     };
     Puts {
@@ -165,7 +167,8 @@ fn summarise(runs: &[Run]) -> Puts {
         share_of_medium: over(&|run| run.store[SHARE] / run.medium[SHARE]),
         share_of_sequence: over(&|run| run.store[SHARE] * MIB as f64 / 1e6 / run.sequence),
         gain_16: over(&|run| run.store[GAIN.1] / run.store[GAIN.0]),
-        rocksdb_gain_16: beside(&|rocksdb| rocksdb.puts_a_second[GAIN.1] / rocksdb.puts_a_second[GAIN.0]),
+        rocksdb_gain_16: beside(&|_, rocksdb| rocksdb.puts_a_second[GAIN.1] / rocksdb.puts_a_second[GAIN.0]),
+        vs_rocksdb: beside(&|run, rocksdb| run.store[GAIN.0] / rocksdb.puts_a_second[GAIN.0]),
     }
 }
 
@@ -193,5 +196,18 @@ mod tests {
         assert_eq!(puts.workloads[SHARE].share, puts.share_of_medium);
         let alone = summarise(&[run(8.0, Some(50.0)), run(6.0, None)]);
         assert!(alone.workloads[4].rocksdb.is_none(), "figures of some runs only are no figures");
+        assert_eq!(alone.vs_rocksdb, None);
+    }
+
+    #[test]
+    fn the_store_is_compared_with_rocksdb_of_the_same_run() {
+        let with = |store: f64, beside: f64| {
+            let mut one = run(8.0, Some(50.0));
+            one.store[GAIN.0] = store;
+            one.rocksdb.as_mut().unwrap().puts_a_second[GAIN.0] = beside;
+            one
+        };
+        let puts = summarise(&[with(30.0, 10.0), with(10.0, 20.0), with(20.0, 40.0)]);
+        assert_eq!(puts.vs_rocksdb, Some(Spread { median: 0.5, min: 0.5, max: 3.0 }), "the ratio of the medians is 1");
     }
 }

@@ -33,6 +33,7 @@ pub(super) struct StoreReport {
 struct StoreSummary {
     put_1m_share_of_medium: Option<f64>,
     put_4k_gain_16: Option<f64>,
+    put_4k_vs_rocksdb: Option<f64>,
     cold_read_share: Option<f64>,
     read_amplification: Option<f64>,
     warm_read_gb_s: Option<f64>,
@@ -73,6 +74,7 @@ impl StoreReport {
         let figures = [
             ("put_1m_share_of_medium", "at least 0.70", puts.map(|puts| puts.share_of_medium)),
             ("put_4k_gain_16", "at least 5", puts.map(|puts| puts.gain_16)),
+            ("put_4k_vs_rocksdb", "at least 1", puts.and_then(|puts| puts.vs_rocksdb)),
             ("cold_read_share", "at least 0.90", share),
             ("read_amplification", "at most 1.05", cold.and_then(|cold| cold.read_amplification)),
             ("warm_read_gb_s", "that of memory", self.warm.as_ref().map(|warm| warm.store)),
@@ -82,10 +84,11 @@ impl StoreReport {
         self.summary = StoreSummary {
             put_1m_share_of_medium: median(0),
             put_4k_gain_16: median(1),
-            cold_read_share: median(2),
-            read_amplification: median(3),
-            warm_read_gb_s: median(4),
-            recovery_10g_s: median(5),
+            put_4k_vs_rocksdb: median(2),
+            cold_read_share: median(3),
+            read_amplification: median(4),
+            warm_read_gb_s: median(5),
+            recovery_10g_s: median(6),
         };
         let figure =
             |(name, aim, spread): (&'static str, &'static str, Option<Spread>)| Some(Figure { name, aim, spread: spread? });
@@ -182,11 +185,16 @@ fn whole(spread: &Spread) -> String {
 mod tests {
     use super::*;
 
-    fn report(bytes: u64) -> StoreReport {
+    const SPREAD: Spread = Spread { median: 1.5, min: 1.0, max: 1.7 };
+
+    fn empty() -> StoreReport {
         let options = StoreBenchOptions { directory: "d".into(), recovery_gb: 10.0, runs: 3, only: Vec::new(), json: None };
-        let mut report = StoreReport::new(Machine::here(), MediumNotes::default(), &options);
-        let spread = Spread { median: 1.5, min: 1.0, max: 1.7 };
-        report.recovery = Some(Recovery { bytes, large_values: 1, small_values: 1, seconds: spread, open_seconds: spread });
+        StoreReport::new(Machine::here(), MediumNotes::default(), &options)
+    }
+
+    fn report(bytes: u64) -> StoreReport {
+        let mut report = empty();
+        report.recovery = Some(Recovery { bytes, large_values: 1, small_values: 1, seconds: SPREAD, open_seconds: SPREAD });
         report.finish();
         report
     }
@@ -199,5 +207,25 @@ mod tests {
         let small = report(2_000_000_000);
         assert_eq!(small.summary.recovery_10g_s, None);
         assert!(recovery_text(small.recovery.as_ref().unwrap()).contains("2.0 GB"));
+    }
+
+    #[test]
+    fn the_summary_compares_with_rocksdb_where_it_was_there() {
+        for vs_rocksdb in [Some(Spread { median: 1.28, ..SPREAD }), None] {
+            let mut report = empty();
+            report.puts = Some(Puts {
+                rocksdb: None,
+                workloads: Vec::new(),
+                sequence_mb_s: SPREAD,
+                share_of_medium: SPREAD,
+                share_of_sequence: SPREAD,
+                gain_16: SPREAD,
+                rocksdb_gain_16: None,
+                vs_rocksdb,
+            });
+            report.finish();
+            assert_eq!(report.summary.put_4k_vs_rocksdb, vs_rocksdb.map(|spread| spread.median));
+            assert_eq!(report.summary_text().contains("put_4k_vs_rocksdb"), vs_rocksdb.is_some());
+        }
     }
 }
