@@ -175,6 +175,43 @@ fn a_filter_runs_at_the_drives_and_only_its_rows_travel() {
     });
 }
 
+/// Rows that EXPLAIN ANALYZE says a function was called for at such a place.
+async fn called(session: &Session, query: &str, function: &str, place: &str) -> u64 {
+    let told = text(session, &format!("EXPLAIN ANALYZE {query}")).await;
+    let words = format!("{function} was called for ");
+    let rows = told.split(&words).skip(1).filter_map(|rest| {
+        let (rows, rest) = rest.split_once(" rows at the ")?;
+        rest.starts_with(place).then(|| rows.parse::<u64>().unwrap())
+    });
+    rows.sum()
+}
+
+#[test]
+fn explain_says_how_often_functions_were_called_and_where() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_PROCESSES).await;
+        load(&setup.engine, spec("orders", "vortex")).await.unwrap();
+        let (written, session) = (Written::new(), files(&setup).await);
+        create(&session, &written.module("good.wasm", &module()), &[GOOD[0]]).await;
+        let orders: u64 = text(&session, "SELECT count(*) FROM orders").await.trim().parse().unwrap();
+        collect(&session, "SET pithead.summary_cache = off").await.unwrap();
+        collect(&session, "SET pithead.slice_cache = 0").await.unwrap();
+        let all = "SELECT count(*) FROM orders WHERE mix(o_orderkey) > 40";
+        for (level, place, elsewhere) in [(3, "drive:", "host"), (0, "host, of slices", "drive")] {
+            collect(&session, &format!("SET pithead.level = {level}")).await.unwrap();
+            // Twice: it is not a sum over statements.
+            for _ in 0..2 {
+                assert_eq!(called(&session, all, "main.mix", place).await, orders, "{level}");
+            }
+            assert_eq!(called(&session, all, "main.mix", elsewhere).await, 0, "{level}");
+            let last = "SELECT count(*) FROM orders WHERE mix(o_orderkey) > 40 AND o_custkey % 50 = 3";
+            let asked = called(&session, last, "main.mix", place).await;
+            assert!(asked > 0 && asked < orders / 2, "it is asked of what else holds: {asked} of {orders}");
+        }
+        setup.shutdown().await;
+    });
+}
+
 /// A module whose `answer` gives this number.
 fn answering(number: u32) -> String {
     module_with(&format!(
