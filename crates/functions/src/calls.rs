@@ -38,14 +38,15 @@ pub fn announce_call(called: &str) {
     known.entry(called.to_owned()).or_default();
 }
 
-/// Nanoseconds of a core that a row takes; none: it is no user's function, or was never measured.
-fn measured(called: &str) -> Option<f64> {
-    let known = KNOWN.lock();
-    known.get(called).filter(|(rows, _)| *rows >= 1.0).map(|(rows, ns)| ns / rows)
+/// What is known of a user's function; none: it is nobody's.
+fn known(called: &str) -> Option<Known> {
+    KNOWN.lock().get(called).map(|(rows, ns)| Known { ns_per_row: (*rows >= 1.0).then(|| ns / rows) })
 }
 
-fn is_users(called: &str) -> bool {
-    KNOWN.lock().contains_key(called)
+/// A user's function.
+struct Known {
+    /// Nanoseconds of a core that a row takes; none: it was never measured.
+    ns_per_row: Option<f64>,
 }
 
 /// Looks at each call of a function.
@@ -59,9 +60,8 @@ fn each_call(expr: &Expr, mut look: impl FnMut(&str)) {
 }
 
 fn calls_users(expr: &Expr) -> bool {
-    let mut found = false;
-    each_call(expr, |called| found |= is_users(called));
-    found
+    let is_users = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if known(call.func.name()).is_some());
+    expr.exists(|part| Ok(is_users(part))).unwrap_or(true)
 }
 
 /// Nanoseconds that users' functions take for a row of an expression: as measured here, else as `told` by whoever asks, else a guess.
@@ -84,10 +84,8 @@ pub fn physical_call_ns(expr: &Arc<dyn PhysicalExpr>, told: &BTreeMap<String, f6
 }
 
 fn ns_of(called: &str, told: &BTreeMap<String, f64>) -> f64 {
-    match is_users(called) {
-        true => measured(called).or_else(|| told.get(called).copied()).unwrap_or(UNKNOWN_NS),
-        false => 0.0,
-    }
+    let Some(known) = known(called) else { return 0.0 };
+    known.ns_per_row.or_else(|| told.get(called).copied()).unwrap_or(UNKNOWN_NS)
 }
 
 /// Nanoseconds a row of the users' functions that a plan calls, as far as they were measured here.
@@ -96,7 +94,7 @@ pub fn measured_calls(plan: &LogicalPlan) -> BTreeMap<String, f64> {
     let _ = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             each_call(expr, |called| {
-                if let Some(ns) = measured(called) {
+                if let Some(ns) = known(called).and_then(|known| known.ns_per_row) {
                     found.insert(called.to_owned(), ns);
                 }
             });
@@ -183,7 +181,7 @@ impl OptimizerRule for CallsLast {
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         match plan {
-            LogicalPlan::Filter(filter) => {
+            LogicalPlan::Filter(filter) if calls_users(&filter.predicate) => {
                 let mut conditions = split_conjunction_owned(filter.predicate.clone());
                 match (put_last(&mut conditions), conjunction(conditions)) {
                     (true, Some(predicate)) => {

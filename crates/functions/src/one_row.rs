@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, not_impl_err};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{Distinct, Expr, Limit, LogicalPlan, Subquery, binary_expr, lit, not};
@@ -12,6 +12,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::exists_limits::skip_and_fetch;
 use crate::kept_names::map_named;
+use crate::subqueries::has_part;
 
 /// Compares with the one row, and finds it where it only has to be there.
 #[derive(Debug)]
@@ -23,14 +24,7 @@ impl OptimizerRule for OneRow {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            node.apply_expressions(|expr| {
-                found = found || expr.exists(|part| Ok(is_changed(part)))?;
-                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-            })
-        })?;
-        match found {
+        match has_part(&plan, is_changed)? {
             true => plan.transform_down_with_subqueries(|node| map_named(node, |expr| expr.transform_down(compared))),
             false => Ok(Transformed::no(plan)),
         }

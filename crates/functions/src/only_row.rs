@@ -9,7 +9,7 @@ use arrow::array::{Array, AsArray, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::functions::core::expr_fn::{get_field, named_struct};
@@ -25,7 +25,8 @@ use pithead_model::{Blame, Fault};
 
 use crate::kept_names::map_named;
 use crate::repeatable::is_the_same_again;
-use crate::subqueries::is_subquery;
+use crate::subqueries::{has_part, is_subquery};
+use crate::unnested::{add_outer_columns, hangs_on_another};
 
 static ONLY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(OnlyValue::new())));
 
@@ -44,14 +45,7 @@ impl AnalyzerRule for OnlyRow {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            node.apply_expressions(|expr| {
-                found = found || expr.exists(|part| Ok(is_correlated(part)))?;
-                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-            })
-        })?;
-        if !found {
+        if !has_part(&plan, is_correlated)? {
             return Ok(plan);
         }
         let only = |node: LogicalPlan| {
@@ -84,7 +78,8 @@ fn taken(expr: Expr, around: &DFSchema) -> Result<Transformed<Expr>> {
         let list = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans };
         Ok::<_, DataFusionError>(ONLY.call(vec![Expr::ScalarSubquery(list)]))
     };
-    let outer = outer_columns(&value)?;
+    let mut outer = Vec::new();
+    add_outer_columns(&value, &mut outer)?;
     if outer.is_empty() {
         return only(value).map(Transformed::yes);
     }
@@ -111,18 +106,6 @@ fn member(number: usize) -> String {
     format!("c{number}")
 }
 
-/// The columns of the query around that an expression of a subquery reads.
-fn outer_columns(expr: &Expr) -> Result<Vec<Column>> {
-    let mut found = Vec::new();
-    expr.apply(|part| {
-        if let Expr::OuterReferenceColumn(_, column) = part {
-            found.push(column.clone());
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(found)
-}
-
 /// What a subquery selects, from which rows, and whether each value counts once; none: its rows are not those of a condition alone that
 /// hangs on the query around it. Windows, limits and unions within would be computed of other rows.
 fn value_and_rows(plan: &Arc<LogicalPlan>) -> Result<Option<(Expr, Arc<LogicalPlan>, bool)>> {
@@ -141,8 +124,7 @@ fn value_and_rows(plan: &Arc<LogicalPlan>) -> Result<Option<(Expr, Arc<LogicalPl
 /// Whether rows are those of others that the query around has no part in, by a condition.
 fn is_filter(plan: &LogicalPlan) -> Result<bool> {
     let LogicalPlan::Filter(filter) = plan else { return Ok(false) };
-    let is_outer = |expr: &Expr| expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..)))).unwrap_or(true);
-    Ok(!filter.input.exists(|node| Ok(node.expressions().iter().any(is_outer)))?)
+    Ok(!hangs_on_another(&filter.input)?)
 }
 
 /// Whether there is one row at most, or the engine finds out: it knows which groups have one row for each of the query around.

@@ -209,6 +209,18 @@ pub(crate) fn is_predicate(expr: &Expr) -> bool {
     matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
 }
 
+/// Whether any expression of a plan, or of its subqueries, has such a part.
+pub(crate) fn has_part(plan: &LogicalPlan, is: fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found = found || expr.exists(|part| Ok(is(part)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
 pub(crate) fn is_subquery(expr: &Expr) -> bool {
     is_predicate(expr) || matches!(expr, Expr::ScalarSubquery(_) | Expr::SetComparison(_))
 }

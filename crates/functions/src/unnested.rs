@@ -111,8 +111,21 @@ fn scalar_subqueries(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
     Ok(found)
 }
 
+/// Adds the columns of the query around that an expression of a subquery reads, each once.
+pub(crate) fn add_outer_columns(expr: &Expr, outer: &mut Vec<Column>) -> Result<()> {
+    expr.apply(|part| {
+        if let Expr::OuterReferenceColumn(_, column) = part
+            && !outer.contains(column)
+        {
+            outer.push(column.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
 /// Whether a plan reads columns of a query around it.
-fn hangs_on_another(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn hangs_on_another(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(node.expressions().iter().any(|expr| has(expr, is_outer))))
 }
 
@@ -179,14 +192,7 @@ impl Unnesting {
             split_conjunction_owned(predicate.clone()).into_iter().partition(|condition| has(condition, is_outer));
         let mut outer: Vec<Column> = Vec::new();
         for condition in &correlated {
-            condition.apply(|part| {
-                if let Expr::OuterReferenceColumn(_, column) = part
-                    && !outer.contains(column)
-                {
-                    outer.push(column.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
+            add_outer_columns(condition, &mut outer)?;
         }
         let stands_alone = !rows
             .exists(|node| Ok(node.expressions().iter().any(|expr| has(expr, is_outer) || has(expr, is_subquery))))?

@@ -126,7 +126,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// The processor time of this thread.
-pub(crate) fn thread_time() -> Duration {
+pub fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

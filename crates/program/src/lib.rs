@@ -39,7 +39,7 @@ mod wasi;
 
 pub use application::{Application, Argument, Input, Output, Ssdlet};
 pub use arrow_port::{from_ipc, to_ipc};
-pub use budget::Held;
+pub use budget::{Held, thread_time};
 pub use cache::{CodeStore, Secret};
 pub use compiling::Compiling;
 pub use declared::{ArgumentType, Declared};

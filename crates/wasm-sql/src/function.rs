@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 use pithead_functions::{Holder, SessionCalls, SessionMemory, announce_call, fault_from_datafusion};
 use pithead_model::{CalledFunction, Fault, Function, FunctionKind, Volatility};
-use pithead_program::{FunctionCall, GuestMemory};
+use pithead_program::{FunctionCall, GuestMemory, thread_time};
 use sha2::{Digest, Sha256};
 
 use crate::code::{Code, data_type, failed, result_type};
@@ -159,9 +159,10 @@ impl ScalarUDFImpl for WasmFunction {
             Some(constants) => self.of_constants(&args, constants).map(ColumnarValue::Scalar),
             None => {
                 let memory = CallMemory::of(self.called.name(), &args.config_options);
-                let began = thread_cpu();
+                // The call has this thread until it ends.
+                let began = thread_time();
                 let rows = self.rows(&args.args, args.number_rows, &memory)?;
-                let (cpu, calls) = (thread_cpu().saturating_sub(began), SessionCalls::of(&args.config_options));
+                let (cpu, calls) = (thread_time().saturating_sub(began), SessionCalls::of(&args.config_options));
                 calls.took(self.called.name(), self.name(), args.number_rows, cpu);
                 Ok(ColumnarValue::Array(rows))
             }
@@ -220,12 +221,6 @@ impl WasmFunction {
         let result = call.rows(&arrays, rows, &counted).map_err(|cause| external(failed(name, &cause)))?;
         memory.held(result)
     }
-}
-
-/// The processor time of this thread, which a call has until it ends.
-fn thread_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// The memory of a session for one call of a function.
