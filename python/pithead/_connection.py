@@ -292,7 +292,7 @@ class Connection:
         slice_rows
             Rows of a slice at most.
         encoding
-            "vortex" or "arrow".
+            "vortex", "arrow", "parquet", "nsm" or "pax".
         partitions, copies
             Partitions of a new dataset, and drives that each is to be on.
         progress

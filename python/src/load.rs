@@ -14,6 +14,9 @@ use crate::connection::Connection;
 use crate::errors;
 use crate::import::{ImportProgress, Source};
 
+/// Encodings that a load takes.
+const ENCODINGS: [&str; 5] = ["vortex", "arrow", "parquet", "nsm", "pax"];
+
 /// A dataset as it was found. A load over it takes its place only while it is still so.
 #[pyclass(frozen, module = "pithead._pithead")]
 pub(crate) struct Found(Arc<Dataset>);
@@ -65,8 +68,8 @@ impl Spec {
                 _ => return Err(unknown("partition_by", &how, "\"hash:COLUMN,…\", \"range:COLUMN\" or \"round-robin\"")),
             }),
         };
-        if let Some(encoding) = self.encoding.as_deref().filter(|encoding| !["vortex", "arrow"].contains(encoding)) {
-            return Err(unknown("encoding", encoding, "\"vortex\" or \"arrow\""));
+        if let Some(encoding) = self.encoding.as_deref().filter(|encoding| !ENCODINGS.contains(encoding)) {
+            return Err(unknown("encoding", encoding, "\"vortex\", \"arrow\", \"parquet\", \"nsm\" or \"pax\""));
         }
         if self.slice_rows == Some(0) {
             return Err(unknown("slice_rows", "0", "1 or more"));

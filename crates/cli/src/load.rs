@@ -102,6 +102,10 @@ enum Encoding {
     Arrow,
     /// A Parquet file of one row group
     Parquet,
+    /// Slotted pages of 8 KiB, row by row
+    Nsm,
+    /// Pages of 8 KiB, column by column within each
+    Pax,
 }
 
 /// Formats of files.
@@ -168,6 +172,8 @@ fn spec(args: &LoadArgs) -> LoadSpec {
             Encoding::Vortex => "vortex".to_owned(),
             Encoding::Arrow => "arrow".to_owned(),
             Encoding::Parquet => "parquet".to_owned(),
+            Encoding::Nsm => "nsm".to_owned(),
+            Encoding::Pax => "pax".to_owned(),
         }),
         partitions: args.partitions.map(usize::from),
         copies: args.copies.map(usize::from),

@@ -99,6 +99,11 @@ impl Mode {
     pub const REPLANNED: Mode = Mode { name: "plans changed by chance", settings: REPLANNED, ..Mode::FOUR_HERE };
     /// Slices encoded as Parquet.
     pub const PARQUET: Mode = Mode { name: "encoding parquet", encoding: "parquet", ..Mode::FOUR_HERE };
+    /// Slices of pages that are row by row.
+    pub const NSM: Mode = Mode { name: "encoding nsm", encoding: "nsm", ..Mode::FOUR_HERE };
+    /// Slices of pages that are column by column, and travel page by page where they may match.
+    pub const PAX: Mode =
+        Mode { name: "encoding pax, pages that may match", encoding: "pax", settings: HINTED, ..Mode::FOUR_HERE };
     /// Files that lie where they are, on one drive.
     pub const ATTACHED: Mode = Mode { name: "attached in place", attached: true, ..Mode::ONE_HERE };
     /// The same on several drives, each with a part.

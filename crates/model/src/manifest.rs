@@ -71,7 +71,7 @@ pub struct Dataset {
     /// How rows are ordered within a load of a partition.
     #[serde(default)]
     pub sort: Vec<SortKey>,
-    /// Name of the encoding of its slices: `vortex`, `arrow` or `parquet`.
+    /// Name of the encoding of its slices: `vortex`, `arrow`, `parquet`, `nsm` or `pax`.
     pub encoding: String,
     /// Most rows of a slice.
     pub slice_rows: usize,

@@ -22,7 +22,7 @@ pub type SearchStream = BoxStream<'static, Result<Option<RecordBatch>, SliceErro
 
 /// One way to encode a slice. Every encoding passes the same conformance suite (`tests/conformance`).
 pub trait Encoding: Send + Sync + Debug {
-    /// Its name in manifests: `vortex`, `arrow`.
+    /// Its name in manifests: `vortex`, `arrow`, `nsm`.
     fn name(&self) -> &'static str;
 
     /// Its number and version in slice headers. A reader refuses a version that it does not know.

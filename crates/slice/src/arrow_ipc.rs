@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
@@ -20,7 +20,7 @@ use futures::stream::{self, StreamExt};
 use pithead_model::{PAGE_ROWS, PageSet};
 
 use crate::arrow_parts::{buffer_bytes, buffers_by_column, bytes_of};
-use crate::guard::{check_columns, guarded};
+use crate::guard::{check_columns, check_same, guarded};
 use crate::nested::rebuild;
 use crate::pages::{self, PageIndex};
 use crate::stored::{SliceParts, Stored};
@@ -339,19 +339,6 @@ fn message(metadata: &[u8], body: u64) -> Result<arrow::ipc::RecordBatch<'_>, Sl
         .flatten()
         .try_fold(0_u64, |sum, buffer| sum.checked_add(u64::try_from(buffer.length()).ok()?).filter(|sum| *sum <= body));
     bytes.map(|_| batch).ok_or_else(|| damaged("the buffers of a batch overlap"))
-}
-
-fn check_same(expected: &Schema, stored: &Schema) -> Result<(), SliceError> {
-    let same = expected.fields().len() == stored.fields().len()
-        && expected
-            .fields()
-            .iter()
-            .zip(stored.fields())
-            .all(|(a, b)| a.name() == b.name() && a.data_type().equals_datatype(b.data_type()));
-    match same {
-        true => Ok(()),
-        false => Err(damaged("its columns are not the dataset's")),
-    }
 }
 
 fn damaged(what: impl std::fmt::Display) -> SliceError {

@@ -12,15 +12,20 @@ use pithead_model::{SLICE_BYTES_MAX, SliceEntry};
 
 use crate::arrow_ipc::ArrowEncoding;
 use crate::marks::{MARKED, check_marked};
+use crate::nsm::Nsm;
+use crate::paged::PagedEncoding;
 use crate::pages::PageIndex;
 use crate::parquet::ParquetEncoding;
+use crate::pax::Pax;
 use crate::stored::SliceParts;
 use crate::summary::with_distinct;
 use crate::vortex::VortexEncoding;
 use crate::{ColumnSketches, Encoding, Header, ScanRequest, SliceError, SliceReader, seal, unseal, verify};
 
-static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 3]> =
-    LazyLock::new(|| [Arc::new(VortexEncoding), Arc::new(ArrowEncoding), Arc::new(ParquetEncoding)]);
+static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 5]> = LazyLock::new(|| {
+    let (nsm, pax) = (PagedEncoding::<Nsm>::new(), PagedEncoding::<Pax>::new());
+    [Arc::new(VortexEncoding), Arc::new(ArrowEncoding), Arc::new(ParquetEncoding), Arc::new(nsm), Arc::new(pax)]
+});
 
 /// The encoding with a name.
 pub fn encoding(name: &str) -> Option<Arc<dyn Encoding>> {

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
 use crate::{ScanRequest, SliceError};
 
@@ -24,5 +24,19 @@ pub(crate) fn check_columns(schema: &SchemaRef, request: &ScanRequest) -> Result
     match request.columns.iter().find(|column| **column >= columns) {
         Some(column) => Err(SliceError::Schema(format!("there is no column {column} among {columns}"))),
         None => Ok(()),
+    }
+}
+
+/// Checks that what is stored has the dataset's columns.
+pub(crate) fn check_same(expected: &Schema, stored: &Schema) -> Result<(), SliceError> {
+    let same = expected.fields().len() == stored.fields().len()
+        && expected
+            .fields()
+            .iter()
+            .zip(stored.fields())
+            .all(|(a, b)| a.name() == b.name() && a.data_type().equals_datatype(b.data_type()));
+    match same {
+        true => Ok(()),
+        false => Err(SliceError::Corrupt("its columns are not the dataset's".to_owned())),
     }
 }

@@ -31,7 +31,7 @@ fn bounds(columns: &[ColumnSummary]) -> (Option<Value>, Option<Value>, bool) {
 
 #[tokio::test]
 async fn slices_are_copied_marked_written_anew_or_left_out() {
-    for encoding in ["arrow", "vortex", "parquet"] {
+    for encoding in ["arrow", "vortex", "parquet", "nsm", "pax"] {
         let Rig { drive, directory: _directory } = rig();
         let load = LoadRequest { encoding: encoding.to_owned(), ..load_request(1) };
         let made = load_values(&drive, load, &(0..40).collect::<Vec<_>>()).await.run;

@@ -109,6 +109,16 @@ fn encoding_parquet() {
 }
 
 #[test]
+fn encoding_nsm() {
+    run(Mode::NSM);
+}
+
+#[test]
+fn encoding_pax() {
+    run(Mode::PAX);
+}
+
+#[test]
 fn attached_in_place() {
     run(Mode::ATTACHED);
 }

@@ -1,4 +1,4 @@
-//! Slices as they lie on a medium, with checksums that hold: the header, the index of pages, both encodings.
+//! Slices as they lie on a medium, with checksums that hold: the header, the index of pages, all encodings.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +26,17 @@ use pithead_slice::{
 use crate::link::{lying_lengths, unsound};
 use crate::{data, refused};
 
-pub const NAMES: [&str; 7] =
-    ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "slice_marks", "attached_parquet", "attached_arrow"];
+pub const NAMES: [&str; 9] = [
+    "slice_header",
+    "slice_vortex",
+    "slice_arrow",
+    "slice_parquet",
+    "slice_nsm",
+    "slice_pax",
+    "slice_marks",
+    "attached_parquet",
+    "attached_arrow",
+];
 
 /// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
 const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
@@ -100,6 +109,8 @@ pub fn targets() -> Vec<Target> {
         target("slice_vortex", BODY, body_seeds("vortex"), Box::new(|bytes| body("vortex", bytes))),
         target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
         target("slice_parquet", BODY, body_seeds("parquet"), Box::new(|bytes| body("parquet", bytes))),
+        target("slice_nsm", BODY, body_seeds("nsm"), Box::new(|bytes| body("nsm", bytes))),
+        target("slice_pax", BODY, body_seeds("pax"), Box::new(|bytes| body("pax", bytes))),
         target("slice_marks", MARKED, marked_seeds(), Box::new(marked)),
         target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(|bytes| attached(bytes, open_parquet))),
         Target {

@@ -9,7 +9,6 @@ mod casts;
 mod chunks;
 mod columns;
 mod file;
-mod filter;
 mod footer;
 mod grid;
 mod read;

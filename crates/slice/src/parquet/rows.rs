@@ -15,9 +15,9 @@ use parquet::arrow::arrow_reader::{
 };
 
 use super::chunks::Chunks;
-use super::filter::Filter;
 use super::footer::damaged;
 use super::row_group::OpenRowGroup;
+use crate::conditions::Filter;
 use crate::marks::Marks;
 use crate::{ReadStats, ScanRequest, SliceError};
 
@@ -80,7 +80,9 @@ struct Reading {
 impl Rows {
     pub(super) fn new(slice: Arc<OpenRowGroup>, request: ScanRequest, windows: Vec<Range<u64>>) -> Result<Self, SliceError> {
         let output = Arc::new(slice.columns.schema.project(&request.columns).map_err(damaged)?);
-        let filter = Filter::new(&request.predicates, &request.keys, &slice.columns);
+        let columns = &slice.columns;
+        let is_stored = |column| columns.root(column).is_some();
+        let filter = Filter::new(&request.predicates, &request.keys, &columns.schema, &is_stored);
         let left = slice.index.marks.as_ref().map(|marks| left(marks, &windows));
         Ok(Self {
             constants: vec![None; request.columns.len()],

@@ -28,7 +28,7 @@ fn all_rows(reader: &dyn SliceReader, schema: &SchemaRef, request: ScanRequest) 
 fn every_type_has_the_rows_that_are_left() {
     each(|encoding| {
         for (rows, step) in [(2, 2), (700, 3), (PAGE_ROWS + 9, 97), (2 * PAGE_ROWS + 5, 1_000_000)] {
-            let batch = every_type(rows, encoding.name() == "arrow");
+            let batch = every_type(rows, holds_rare(encoding));
             let gone = every(rows, 1, step);
             let slice = marked(encoding, &batch, &gone);
             let expected = kept(&batch, &gone);

@@ -11,7 +11,6 @@ use arrow::datatypes::*;
 use arrow::error::ArrowError;
 use pithead_model::Value;
 
-use super::columns::Columns;
 use crate::bounds::for_integers;
 use crate::prune::columns_of;
 use crate::scalars::{native, one_row};
@@ -24,14 +23,14 @@ const TRIAL_ROWS: usize = 1 << 16;
 
 /// The conditions of a scan that are evaluated row by row.
 #[derive(Debug, Default)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     /// Cheap ones first.
     predicates: Vec<Predicate>,
     keyed: Vec<Keyed>,
     /// The columns that all of these read, ascending.
-    pub(super) columns: Vec<usize>,
+    pub(crate) columns: Vec<usize>,
     /// Which of the request's predicates they are exactly.
-    pub(super) applied: Vec<usize>,
+    pub(crate) applied: Vec<usize>,
 }
 
 /// A column whose numbers are to be in a set.
@@ -52,14 +51,19 @@ enum Meaning {
 }
 
 impl Filter {
-    /// Of the conditions those whose columns lie in the file, and whose meaning is certain.
-    pub(super) fn new(predicates: &[Predicate], keys: &[(usize, Arc<KeySet>)], columns: &Columns) -> Self {
+    /// Of the conditions on columns of this schema those whose columns are stored, and whose meaning is certain.
+    pub(crate) fn new(
+        predicates: &[Predicate],
+        keys: &[(usize, Arc<KeySet>)],
+        schema: &Schema,
+        is_stored: &dyn Fn(usize) -> bool,
+    ) -> Self {
         let mut filter = Self::default();
         for (index, predicate) in predicates.iter().enumerate() {
             let mut read = Vec::new();
             columns_of(predicate, &mut read);
-            let in_file = !read.is_empty() && read.iter().all(|column| columns.root(*column).is_some());
-            let Some(meaning) = meaning(predicate, &columns.schema).filter(|_| in_file) else { continue };
+            let are_stored = !read.is_empty() && read.iter().all(|column| is_stored(*column));
+            let Some(meaning) = meaning(predicate, schema).filter(|_| are_stored) else { continue };
             if meaning == Meaning::Exact {
                 filter.applied.push(index);
             }
@@ -68,7 +72,7 @@ impl Filter {
         }
         filter.predicates.sort_by_key(cost);
         for (column, keys) in keys {
-            let whole = columns.root(*column).map(|_| columns.schema.field(*column).data_type());
+            let whole = schema.fields().get(*column).filter(|_| is_stored(*column)).map(|field| field.data_type());
             if whole.is_some_and(|data_type| data_type.is_integer() || *data_type == DataType::Date32) {
                 filter.columns.push(*column);
                 filter.keyed.push(Keyed { column: *column, keys: Arc::clone(keys), rows_in: 0, rows_out: 0 });
@@ -80,7 +84,7 @@ impl Filter {
     }
 
     /// Which rows of a batch are wanted. `values` gives the columns in the dataset's types.
-    pub(super) fn rows(&mut self, values: &dyn Fn(usize) -> ArrayRef, rows: usize) -> Result<BooleanBuffer, SliceError> {
+    pub(crate) fn rows(&mut self, values: &dyn Fn(usize) -> ArrayRef, rows: usize) -> Result<BooleanBuffer, SliceError> {
         let mut wanted = BooleanBuffer::new_set(rows);
         for predicate in &self.predicates {
             let found = evaluate(predicate, values).map_err(|error| SliceError::Corrupt(error.to_string()))?;
