@@ -1,6 +1,7 @@
 //! `pithead service`: what drives do behind the scenes, and how much of it.
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use pithead_embed::{Answers, BackgroundOrder, BackgroundStatus, DedupSettings, ServiceStatus, Target};
@@ -35,6 +36,7 @@ Examples:
   pithead service policy none --drives server1:7433   # services run where the foreground does";
 
 const DEDUP: &str = "dedup";
+const COMPACTION: &str = "compaction";
 /// How values are cut into chunks where nothing else is asked for.
 const CHUNKS: &str = "cdc";
 
@@ -66,9 +68,9 @@ pub(crate) struct ServiceLsArgs {
 
 /// Let a service go on where it is, or begin anew if it was stopped.
 ///
-/// A scrub that runs already goes on without a pause until it has read everything. Deduplication looks at the domains that are named,
-/// each by itself, and at the values of Kinetic clients if told so; without any of these options, at those of last time. What a
-/// service is told holds after a restart of the drive, too.
+/// A scrub that runs already goes on without a pause until it has read everything. Deduplication looks at the domains that are
+/// named, each by itself, and at the values of Kinetic clients if told so, and at nothing else any more; without any of these
+/// options, at those of last time. What a service is told holds after a restart of the drive, too.
 #[derive(Debug, Args)]
 #[command(after_help = START_EXAMPLES)]
 pub(crate) struct StartArgs {
@@ -173,8 +175,15 @@ impl ServiceCommand {
         }
     }
 
-    /// What each drive is told before the order; none: nothing.
-    fn settings(&self) -> Result<Option<BackgroundOrder>, CliError> {
+    /// What each drive is told, in turn. With new settings, it first says what they replace.
+    fn orders(&self) -> Result<Vec<BackgroundOrder>, CliError> {
+        let settings = self.settings()?.map(BackgroundOrder::Deduplicate);
+        let first = settings.into_iter().flat_map(|settings| [BackgroundOrder::Look, settings]);
+        Ok(first.chain([self.order()]).collect())
+    }
+
+    /// What deduplication is to look at from now on; none: nothing is said of that.
+    fn settings(&self) -> Result<Option<DedupSettings>, CliError> {
         let ServiceCommand::Start(args) = self else { return Ok(None) };
         let (domains, kinetic) = (args.domain.clone(), args.kinetic);
         if domains.is_empty() && !kinetic && args.chunks.is_none() {
@@ -185,7 +194,7 @@ impl ServiceCommand {
             return Err(Fault::new(Blame::User, what).into());
         }
         let chunks = args.chunks.clone().unwrap_or_else(|| CHUNKS.to_owned());
-        Ok(Some(BackgroundOrder::Deduplicate(DedupSettings { chunks, domains, kinetic })))
+        Ok(Some(DedupSettings { chunks, domains, kinetic }))
     }
 
     /// What was done, of a drive.
@@ -206,12 +215,20 @@ impl ServiceCommand {
 
 /// Runs the command.
 pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
-    let answers = ask_after(command.target(), command.settings()?.as_ref(), &command.order()).await?;
+    let answers = ask_in_turn(command.target(), &command.orders()?).await?;
+    for (label, answer) in answers.iter().filter(|_| !matches!(command, ServiceCommand::Ls(_))) {
+        let Ok(statuses) = answer else { continue };
+        terminal::tell(format_args!("{} at {label}", command.done()));
+        if let Some(replaced) = replaced(statuses) {
+            terminal::tell(replaced);
+        }
+    }
+    let answers = last_of(answers);
     let ServiceCommand::Ls(args) = &command else {
-        for (label, answer) in &answers {
-            if answer.is_ok() {
-                terminal::tell(format_args!("{} at {label}", command.done()));
-            }
+        if let (ServiceCommand::Start(_), Target::Data(data)) = (&command, command.target().target())
+            && answers.iter().any(|(_, answer)| answer.is_ok())
+        {
+            terminal::tell(ends_with_the_command(&data));
         }
         return report(&answers, false);
     };
@@ -240,24 +257,50 @@ pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
 
 /// Tells the drives of a target, and how their services are then.
 pub(crate) async fn ask(target: &TargetArgs, order: &BackgroundOrder) -> Result<Answers<BackgroundStatus>, CliError> {
-    ask_after(target, None, order).await
+    Ok(last_of(ask_in_turn(target, std::slice::from_ref(order)).await?))
 }
 
-/// The same, of the drives that take `first` before.
-async fn ask_after(
-    target: &TargetArgs,
-    first: Option<&BackgroundOrder>,
-    order: &BackgroundOrder,
-) -> Result<Answers<BackgroundStatus>, CliError> {
+/// The same with several orders, and how the services were after each.
+async fn ask_in_turn(target: &TargetArgs, orders: &[BackgroundOrder]) -> Result<Answers<Vec<BackgroundStatus>>, CliError> {
     let interrupts = Interrupts::listen();
     let at = target.target();
     must_exist(&at)?;
-    if let (Target::Data(_), BackgroundOrder::Policy(_)) = (&at, order) {
+    if let (Target::Data(_), [.., BackgroundOrder::Policy(_)]) = (&at, orders) {
         let fault = Fault::new(Blame::User, "expected drives that run: a policy holds for as long as they do");
         return Err(fault.hint("name them: --drives HOST:PORT,…").into());
     }
     let options = target.options()?;
-    interrupts.cancels(async { Ok(pithead_embed::background_after(&at, &options, first, order).await?) }).await
+    interrupts.cancels(async { Ok(pithead_embed::background_in_turn(&at, &options, orders).await?) }).await
+}
+
+/// What becomes of a service that was started in a directory.
+fn ends_with_the_command(data: &Path) -> String {
+    let drive = data.join("drive-0");
+    let serve = format!("`pithead drive serve --data {}`", drive.display());
+    format!("hint: drives of a directory end with each command; {serve} goes on with it, and so for the other drives")
+}
+
+/// How the services were after the last order.
+fn last_of(answers: Answers<Vec<BackgroundStatus>>) -> Answers<BackgroundStatus> {
+    let last = |mut statuses: Vec<BackgroundStatus>| statuses.pop().unwrap_or_default();
+    answers.into_iter().map(|(label, answer)| (label, answer.map(last))).collect()
+}
+
+/// What a drive deduplicated before it got other settings; none: it had none, or they are the same.
+fn replaced(statuses: &[BackgroundStatus]) -> Option<String> {
+    let (before, after) = (settings_of(statuses.first()?)?, settings_of(statuses.last()?)?);
+    (before != after).then(|| format!("it looks at {} now; before, it looked at {}", looks_at(after), looks_at(before)))
+}
+
+fn settings_of(status: &BackgroundStatus) -> Option<&DedupSettings> {
+    status.services.iter().find_map(|service| service.dedup.as_ref())
+}
+
+/// What deduplication looks at, and how.
+fn looks_at(settings: &DedupSettings) -> String {
+    let domains = settings.domains.iter().map(String::as_str);
+    let scopes: Vec<&str> = domains.chain(settings.kinetic.then_some("Kinetic values")).collect();
+    format!("{} by {}", scopes.join(", "), settings.chunks)
 }
 
 /// What did not answer makes the exit code.
@@ -290,7 +333,7 @@ pub(crate) fn background_json((label, answer): &(String, Result<BackgroundStatus
 
 fn grid(answers: &Answers<BackgroundStatus>) -> Grid {
     use Align::{Left, Right};
-    let mut grid = Grid::of(&[
+    let mut columns = vec![
         ("drive", Left),
         ("service", Left),
         ("state", Left),
@@ -300,10 +343,15 @@ fn grid(answers: &Answers<BackgroundStatus>) -> Grid {
         ("left", Right),
         ("limit", Right),
         ("found", Right),
-    ]);
+    ];
+    // Empty but for one row in four, so it is there only where that row has something.
+    let is_told = answers.iter().flat_map(|(_, answer)| answer).any(|status| settings_of(status).is_some());
+    columns.extend(is_told.then_some(("looks at", Left)));
+    let mut grid = Grid::of(&columns);
     for (label, answer) in answers {
         for service in answer.iter().flat_map(|status| &status.services) {
-            grid.push(row(label, service));
+            let told = is_told.then(|| service.dedup.as_ref().map_or_else(String::new, looks_at));
+            grid.push(row(label, service).into_iter().chain(told).collect());
         }
     }
     grid
@@ -322,6 +370,7 @@ fn row(label: &str, service: &ServiceStatus) -> Vec<String> {
         service.limit.map_or_else(|| "none".to_owned(), |limit| format!("{}/s", Bytes(limit))),
         match service.name.as_str() {
             DEDUP => format!("{} saved", Bytes(service.found)),
+            COMPACTION => format!("{} given back", Bytes(service.found)),
             _ => service.found.to_string(),
         },
     ]
@@ -349,6 +398,32 @@ mod tests {
     fn a_limit_is_bytes_or_none() {
         assert_eq!((parse_limit("20MB"), parse_limit("none")), (Ok(Limit(Some(20_000_000))), Ok(Limit(None))));
         assert!(["", "0", "much", "-1"].iter().all(|text| parse_limit(text).is_err()));
+    }
+
+    #[test]
+    fn new_settings_say_what_they_replace() {
+        let status = |dedup: Option<(&str, bool)>| {
+            let settings = |(domain, kinetic): (&str, bool)| DedupSettings {
+                chunks: "cdc".into(),
+                domains: domain.split_terminator(' ').map(str::to_owned).collect(),
+                kinetic,
+            };
+            let dedup = ServiceStatus { name: DEDUP.into(), dedup: dedup.map(settings), ..ServiceStatus::default() };
+            BackgroundStatus { services: vec![dedup], ..BackgroundStatus::default() }
+        };
+        let of = |before, after| replaced(&[status(before), status(after), status(after)]);
+        let told = of(Some(("a b", true)), Some(("b", false)));
+        assert_eq!(told.unwrap(), "it looks at b by cdc now; before, it looked at a, b, Kinetic values by cdc");
+        assert_eq!((of(None, Some(("b", false))), of(Some(("b", true)), Some(("b", true)))), (None, None));
+        assert_eq!(replaced(&[status(Some(("a", true)))]), None, "nothing was replaced");
+        let answers = |dedup| vec![("a:1".to_owned(), Ok(status(dedup)))];
+        let text = |answers: &Answers<BackgroundStatus>| {
+            let mut out = Vec::new();
+            grid(answers).write(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(text(&answers(Some(("a b", true)))).contains("| a, b, Kinetic values by cdc"));
+        assert!(!text(&answers(None)).contains("looks at"));
     }
 
     #[test]
@@ -380,8 +455,8 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let table = text(grid(&answers));
-        assert!(table.contains("running    | 5.0 MB | 20.0 MB | 1.0 MB/s | 15 s | 2.0 MB/s |            1"), "{table}");
-        assert!(table.contains("| 7.0 MB saved"), "{table}");
+        assert!(table.contains("running    | 5.0 MB | 20.0 MB | 1.0 MB/s | 15 s | 2.0 MB/s |              1"), "{table}");
+        assert!(table.contains("|   7.0 MB saved"), "{table}");
         assert!(table.contains("failed: no |    0 B |"), "{table}");
         let damaged = text(damaged_grid(&answers).unwrap());
         assert!(damaged.contains("manifest/lab  | manifest of domain lab"), "{damaged}");

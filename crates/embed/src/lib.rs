@@ -22,7 +22,7 @@ pub use pithead_door::{
 };
 pub use pithead_drive::Attach;
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, LinkFlags, Token};
-pub use status::{Answers, background, background_after, status};
+pub use status::{Answers, background, background_in_turn, status};
 
 /// The programs of `sdk/examples/` that are written in Rust.
 #[cfg(doctest)]

@@ -24,21 +24,22 @@ pub async fn background(
     options: &EmbedOptions,
     order: &BackgroundOrder,
 ) -> Result<Answers<BackgroundStatus>, Fault> {
-    background_after(target, options, None, order).await
+    each(target, options, async |door: &dyn Door| door.background(order.clone()).await).await
 }
 
-/// The same, after each drive was told something else. One that refuses that is not told the rest, and the others are.
-pub async fn background_after(
+/// The same with several orders, one after the other, and how each drive's services are after each of them. A drive that
+/// refuses one is not told the rest, and the others are.
+pub async fn background_in_turn(
     target: &Target,
     options: &EmbedOptions,
-    first: Option<&BackgroundOrder>,
-    order: &BackgroundOrder,
-) -> Result<Answers<BackgroundStatus>, Fault> {
+    orders: &[BackgroundOrder],
+) -> Result<Answers<Vec<BackgroundStatus>>, Fault> {
     each(target, options, async |door: &dyn Door| {
-        if let Some(first) = first {
-            door.background(first.clone()).await?;
+        let mut answers = Vec::with_capacity(orders.len());
+        for order in orders {
+            answers.push(door.background(order.clone()).await?);
         }
-        door.background(order.clone()).await
+        Ok(answers)
     })
     .await
 }

@@ -20,7 +20,7 @@ pub enum BackgroundPolicy {
     None,
     /// On idle cores; where there are none, on the least busy one.
     Bts,
-    /// This share of each core's time, whatever else it does.
+    /// This share of each core's time, whatever else it does, and [`FLOOR`] at least.
     Shares(f64),
     /// On idle cores; on busy ones as much as keeps the waits of foreground tasks within this factor of what they are without
     /// background work. Foreground tasks that could run go first.
@@ -47,6 +47,8 @@ pub struct CoreGrant {
     pub share: f64,
     /// Whether a step waits while there is a foreground task that could run.
     pub strict: bool,
+    /// Whether a step competes with others for the core as their equal; if not, the system runs it where nobody else would run.
+    pub equal: bool,
 }
 
 /// What background work gets on a core that has no time for it, so that it ends some day.
@@ -90,16 +92,17 @@ impl Selection {
     /// A grant for each core, after an interval of so many seconds in which they did this.
     pub fn decide(&mut self, samples: &[CoreSample], seconds: f64) -> Vec<CoreGrant> {
         self.observe(samples, seconds);
-        let compete = |share: f64| CoreGrant { share, strict: false };
+        // What is given on idle cores, whose foreground may come back at any time, is given up to it.
+        let grant = |share: f64, equal: bool| CoreGrant { share, strict: false, equal };
         match self.policy {
             BackgroundPolicy::None => {
                 self.follow_foreground(samples);
-                self.placed.iter().map(|placed| compete(if *placed { 1.0 } else { 0.0 })).collect()
+                self.placed.iter().map(|placed| grant(if *placed { 1.0 } else { 0.0 }, true)).collect()
             }
-            BackgroundPolicy::Shares(share) => vec![compete(share); samples.len()],
+            BackgroundPolicy::Shares(share) => vec![grant(share.max(FLOOR), true); samples.len()],
             BackgroundPolicy::Bts => {
                 let group = self.idle_group();
-                group.iter().map(|idle| compete(if *idle { 1.0 } else { 0.0 })).collect()
+                group.iter().map(|idle| grant(if *idle { 1.0 } else { 0.0 }, false)).collect()
             }
             BackgroundPolicy::Tail(goal) => {
                 let cores = self.cores.iter_mut().zip(samples);
@@ -142,8 +145,6 @@ impl Selection {
 
 /// How much longer than without background work a foreground task's wait may be, unless somebody says otherwise.
 const TAIL_GOAL: f64 = 1.2;
-/// The least share that is not none: with less a step would be paid for by months of rest.
-const SHARE_MIN: f64 = 1e-6;
 
 impl Default for BackgroundPolicy {
     fn default() -> Self {
@@ -156,15 +157,12 @@ impl FromStr for BackgroundPolicy {
 
     fn from_str(text: &str) -> Result<BackgroundPolicy, String> {
         let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-        let expected = || {
-            let share = format!("shares:SHARE (0, or {SHARE_MIN} to 1)");
-            format!("expected none, bts, {share} or tail:FACTOR (1 or more), got {text:?}")
-        };
+        let expected = || format!("expected none, bts, shares:SHARE (0 to 1) or tail:FACTOR (1 or more), got {text:?}");
         let number = number.map(|number| number.parse::<f64>().map_err(|_| expected())).transpose()?;
         match (name, number) {
             ("none", None) => Ok(BackgroundPolicy::None),
             ("bts", None) => Ok(BackgroundPolicy::Bts),
-            ("shares", share) if share.is_none_or(|share| share == 0.0 || (SHARE_MIN..=1.0).contains(&share)) => {
+            ("shares", share) if share.is_none_or(|share| (0.0..=1.0).contains(&share)) => {
                 Ok(BackgroundPolicy::Shares(share.unwrap_or(0.2)))
             }
             ("tail", goal) if goal.is_none_or(|goal| (1.0..1e6).contains(&goal)) => {
@@ -213,7 +211,6 @@ mod tests {
             "none:",
             "shares:2",
             "shares:-1",
-            "shares:1e-30",
             "shares:NaN",
             "tail:0.9",
             "tail:NaN",
@@ -234,10 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_what_was_asked_for_and_never_nothing() {
+        assert_eq!(settled(BackgroundPolicy::Shares(0.3), &[busy(0.9, 100), busy(0.1, 5)]), [0.3, 0.3]);
+        for text in ["shares:0", "shares:1e-30"] {
+            assert_eq!(settled(text.parse().unwrap(), &[busy(0.9, 100)]), [FLOOR], "{text}");
+        }
+    }
+
+    #[test]
     fn bts_takes_idle_cores_and_else_the_least_busy_one() {
         let some = [busy(0.9, 100), busy(0.1, 5), busy(0.8, 90), busy(0.0, 0)];
         assert_eq!(settled(BackgroundPolicy::Bts, &some), [0.0, 1.0, 0.0, 1.0]);
         assert_eq!(settled(BackgroundPolicy::Bts, &[busy(0.9, 100), busy(0.8, 100), busy(1.0, 100)]), [0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn what_is_to_be_an_equal_is_one() {
+        let equals =
+            |policy| Selection::new(policy).decide(&[busy(0.95, 9), busy(0.1, 9)], 0.02).iter().all(|grant| grant.equal);
+        let policies =
+            [BackgroundPolicy::None, BackgroundPolicy::Shares(0.5), BackgroundPolicy::Bts, BackgroundPolicy::Tail(1.2)];
+        assert_eq!(policies.map(equals), [true, true, false, false]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Lists of cores, and pinning to them.
+//! Lists of cores, pinning to them, and the priority of threads there.
 
 use std::ops::RangeInclusive;
+use std::sync::Once;
 
 use core_affinity::CoreId;
 
@@ -36,7 +37,7 @@ fn parse_core(text: &str) -> Option<usize> {
 }
 
 /// Refuses an empty list and cores on which this process may not run.
-pub(crate) fn check_cores(wanted: &[usize]) -> Result<(), PoolError> {
+pub fn check_cores(wanted: &[usize]) -> Result<(), PoolError> {
     let cores: Vec<usize> = core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect();
     if wanted.is_empty() {
         return Err(PoolError::CoreList(String::new()));
@@ -47,10 +48,27 @@ pub(crate) fn check_cores(wanted: &[usize]) -> Result<(), PoolError> {
     }
 }
 
-/// Pins the calling thread to the core. [`check_cores`] has accepted the core, so a refusal only costs speed.
+/// Pins the calling thread to the core. [`check_cores`] has accepted the core, so a refusal only costs speed, and is told once.
 pub(crate) fn pin(core: usize) {
+    static TOLD: Once = Once::new();
     if !core_affinity::set_for_current(CoreId { id: core }) {
-        tracing::warn!(core, "the system did not let a thread be pinned");
+        TOLD.call_once(|| tracing::warn!(core, "the system did not let a thread be pinned; threads go on without"));
+    }
+}
+
+/// The lowest priority that the kernel gives by weight. A thread of it takes 1.4% of a core that another one wants, too.
+pub(crate) const NICE_MAX: i32 = 19;
+
+/// Gives the calling thread the lowest priority. A refusal only costs speed, and is told once.
+///
+/// Not `SCHED_IDLE`: a step holds locks of the store for moments, and whoever waits for one that such a thread holds waits
+/// many times as long (`docs/internals/services.md`).
+pub(crate) fn lower_priority() {
+    static TOLD: Once = Once::new();
+    // SAFETY: the call has no pointers. On Linux it is about the calling thread alone, and cuts what is too much.
+    let nice = unsafe { libc::nice(2 * NICE_MAX + 1) };
+    if nice != NICE_MAX {
+        TOLD.call_once(|| tracing::warn!("the system did not let a thread's priority be lowered; threads go on without"));
     }
 }
 

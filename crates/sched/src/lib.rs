@@ -1,7 +1,8 @@
 //! Reactors: one event loop for each core, on which a CSE's work runs, and one bounded pool for calls that block.
 //!
 //! A reactor is a tokio current-thread runtime on a thread of its own. Each task has a class, and each reactor an account of
-//! where its time goes. [`Services`] cut background work into steps, and run each next step on a core that has time for it.
+//! where its time goes. Background tasks let foreground tasks go first. [`Services`] cut background work into steps, and run each
+//! next step on a core that has time for it.
 //! Nothing here knows what a task or a service does.
 
 mod cores;
@@ -14,7 +15,7 @@ mod services;
 mod task;
 mod usage;
 
-pub use cores::parse_cores;
+pub use cores::{check_cores, parse_cores};
 pub use error::PoolError;
 pub use load::{Class, CoreCounts};
 pub use reactor::{Pool, PoolOptions};

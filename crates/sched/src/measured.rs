@@ -5,16 +5,33 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::Class;
 use crate::load::Load;
 
-/// The future, counted from now on as a task of the reactor that polls it.
-pub(crate) fn measured<F: Future>(future: F, load: &Arc<Load>, class: Class) -> impl Future<Output = F::Output> + use<F> {
+/// How long a task that gives way waits at most each time: some foreground tasks have no end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The future, counted from now on as a task of the reactor that polls it. If it `gives_way`, foreground tasks that could
+/// run go first.
+pub(crate) fn measured<F: Future>(
+    future: F,
+    load: &Arc<Load>,
+    class: Class,
+    gives_way: bool,
+) -> impl Future<Output = F::Output> + use<F> {
     let live = load.enter(class);
-    let wakes = Arc::new(Wakes { load: Arc::clone(load), class, woken_ns: AtomicU64::new(0), outer: Mutex::new(None) });
+    let wakes = Arc::new(Wakes {
+        load: Arc::clone(load),
+        class,
+        gives_way,
+        gave_way_ns: AtomicU64::new(0),
+        woken_ns: AtomicU64::new(0),
+        outer: Mutex::new(None),
+    });
     wakes.note();
     let what = name_of::<F>();
     async move {
@@ -37,6 +54,9 @@ fn name_of<F>() -> &'static str {
 struct Wakes {
     load: Arc<Load>,
     class: Class,
+    gives_way: bool,
+    /// Since when it has given way; 0: it does not.
+    gave_way_ns: AtomicU64,
     /// Since when the task waits for its reactor; 0: it does not.
     woken_ns: AtomicU64,
     /// The reactor's own waker.
@@ -51,6 +71,23 @@ impl Wakes {
         }
     }
 
+    /// Whether foreground tasks go first this time.
+    fn goes_later(&self) -> bool {
+        if !self.gives_way {
+            return false;
+        }
+        let now = self.load.now_ns();
+        let since = self.gave_way_ns.load(Ordering::Relaxed);
+        let is_patient = since == 0 || Duration::from_nanos(now.saturating_sub(since)) < PATIENCE;
+        let goes_later = is_patient && self.load.waiting() > 0;
+        match (goes_later, since) {
+            (false, _) => self.gave_way_ns.store(0, Ordering::Relaxed),
+            (true, 0) => self.gave_way_ns.store(now, Ordering::Relaxed),
+            (true, _) => {}
+        }
+        goes_later
+    }
+
     fn poll<F: Future>(
         &self,
         future: Pin<&mut F>,
@@ -63,6 +100,10 @@ impl Wakes {
             if !outer.as_ref().is_some_and(|outer| outer.will_wake(context.waker())) {
                 *outer = Some(context.waker().clone());
             }
+        }
+        if self.goes_later() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let woken = self.woken_ns.swap(0, Ordering::Relaxed);
         if woken != 0 {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-use crate::cores::{check_cores, pin};
+use crate::cores::{check_cores, lower_priority, pin};
 use crate::load::{CoreCounts, Load};
 use crate::measured::measured;
 use crate::{Class, PoolError, Task};
@@ -44,8 +44,27 @@ pub struct Pool {
     turn: AtomicUsize,
     blocking: Handle,
     lengthy: Handle,
+    /// For each reactor.
+    behind: Vec<Behind>,
     /// Own the blocking threads. Their own event loops are never run.
     blocking_runtimes: Mutex<Vec<Runtime>>,
+}
+
+/// The priority of a thread for background calls that block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// That of all other threads.
+    Equal,
+    /// The lowest one.
+    Low,
+}
+
+/// Two threads on a reactor's core, for background calls that block. A thread that has lowered its priority may not raise
+/// it again.
+#[derive(Debug)]
+struct Behind {
+    equal: Handle,
+    low: Handle,
 }
 
 #[derive(Debug)]
@@ -70,8 +89,11 @@ impl Pool {
             count => count,
         };
         let threads_max = options.blocking_threads_max.max(1);
-        let blocking = start_blocking(&options, "b", threads_max)?;
-        let lengthy = start_blocking(&options, "l", LENGTHY_THREADS)?;
+        let blocking = start_blocking(&options, "b", threads_max, pin_in_turn(&options))?;
+        let lengthy = start_blocking(&options, "l", LENGTHY_THREADS, pin_in_turn(&options))?;
+        let (blocking_handle, lengthy_handle) = (blocking.handle().clone(), lengthy.handle().clone());
+        let mut runtimes = vec![blocking, lengthy];
+        let behind = (0..count).map(|index| start_behind(&options, index, &mut runtimes)).collect::<Result<_, _>>()?;
         let reactors = (0..count)
             .map(|index| start_reactor(&options, "", index, threads_max.div_ceil(count)))
             .collect::<Result<_, _>>()?;
@@ -81,9 +103,10 @@ impl Pool {
             control,
             cores: options.cores,
             turn: AtomicUsize::new(0),
-            blocking: blocking.handle().clone(),
-            lengthy: lengthy.handle().clone(),
-            blocking_runtimes: Mutex::new(vec![blocking, lengthy]),
+            blocking: blocking_handle,
+            lengthy: lengthy_handle,
+            behind,
+            blocking_runtimes: Mutex::new(runtimes),
         })
     }
 
@@ -96,12 +119,18 @@ impl Pool {
         self.spawn_on(self.least_loaded(), class, future)
     }
 
-    /// Runs a future on a given reactor; indices past the last reactor start over.
+    /// Runs a future on a given reactor; indices past the last reactor start over. A background task lets the reactor's
+    /// foreground tasks go first.
     pub fn spawn_on<F>(&self, index: usize, class: Class, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.reactors[index % self.reactors.len()].spawn(class, future)
+        self.reactors[index % self.reactors.len()].spawn(class, class == Class::Background, future)
+    }
+
+    /// Runs what runs background services on a given reactor. It knows itself when to give way.
+    pub(crate) fn spawn_driver(&self, index: usize, driver: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+        self.reactors[index % self.reactors.len()].spawn(Class::Background, false, driver)
     }
 
     /// Runs a future on a thread that no other kind of task uses. It is for short tasks for which others wait:
@@ -110,7 +139,7 @@ impl Pool {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.control[least_loaded(&self.control, &self.turn)].spawn(Class::Foreground, future)
+        self.control[least_loaded(&self.control, &self.turn)].spawn(Class::Foreground, false, future)
     }
 
     /// Runs a closure that blocks. At most `blocking_threads_max` closures run at once, and the others wait for their
@@ -124,6 +153,22 @@ impl Pool {
     /// that no kind waits for another.
     pub fn spawn_lengthy<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         Task::new(self.lengthy.spawn_blocking(work))
+    }
+
+    /// Runs background work that blocks on the core of a reactor, and not on the reactor. Of each priority, one runs at a
+    /// time there.
+    pub(crate) fn spawn_behind<T: Send + 'static>(
+        &self,
+        index: usize,
+        priority: Priority,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Task<T> {
+        let behind = &self.behind[index % self.behind.len()];
+        let threads = match priority {
+            Priority::Equal => &behind.equal,
+            Priority::Low => &behind.low,
+        };
+        Task::new(threads.spawn_blocking(work))
     }
 
     /// The number of reactors, at least 1.
@@ -183,11 +228,11 @@ impl Pool {
 }
 
 impl Reactor {
-    fn spawn<F>(&self, class: Class, future: F) -> Task<F::Output>
+    fn spawn<F>(&self, class: Class, gives_way: bool, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        Task::new(self.handle.spawn(measured(future, &self.load, class)))
+        Task::new(self.handle.spawn(measured(future, &self.load, class, gives_way)))
     }
 }
 
@@ -213,15 +258,47 @@ const LENGTHY_THREADS: usize = 2;
 /// The stack of each thread. Optimisers of queries recurse deeply, and the unused part of a stack takes no memory.
 const STACK_BYTES: usize = 64 << 20;
 
-fn start_blocking(options: &PoolOptions, kind: &str, threads_max: usize) -> Result<Runtime, PoolError> {
+/// `begin`: what each thread does first.
+fn start_blocking(
+    options: &PoolOptions,
+    kind: &str,
+    threads_max: usize,
+    begin: impl Fn() + Send + Sync + 'static,
+) -> Result<Runtime, PoolError> {
     let name = format!("{}-{kind}", options.name);
     let mut builder = Builder::new_current_thread();
-    builder.max_blocking_threads(threads_max).thread_name(&name).thread_stack_size(STACK_BYTES);
-    if let Some(cores) = options.cores.clone() {
-        let started = AtomicUsize::new(0);
-        builder.on_thread_start(move || pin(cores[started.fetch_add(1, Ordering::Relaxed) % cores.len()]));
-    }
+    builder.max_blocking_threads(threads_max).thread_name(&name).thread_stack_size(STACK_BYTES).on_thread_start(begin);
     builder.build().map_err(|source| PoolError::Start { name, source })
+}
+
+/// Pins each thread that calls it to the next core.
+fn pin_in_turn(options: &PoolOptions) -> impl Fn() + Send + Sync + 'static + use<> {
+    let (cores, started) = (options.cores.clone(), AtomicUsize::new(0));
+    move || {
+        if let Some(cores) = &cores {
+            pin(cores[started.fetch_add(1, Ordering::Relaxed) % cores.len()]);
+        }
+    }
+}
+
+/// The core to which a reactor is pinned.
+fn core_of(options: &PoolOptions, index: usize) -> Option<usize> {
+    options.cores.as_ref().map(|cores| cores[index % cores.len()])
+}
+
+/// The threads start when there is something for them to do.
+fn start_behind(options: &PoolOptions, index: usize, runtimes: &mut Vec<Runtime>) -> Result<Behind, PoolError> {
+    let core = core_of(options, index);
+    let pinned = move || core.into_iter().for_each(pin);
+    let lowered = move || {
+        pinned();
+        lower_priority();
+    };
+    let equal = start_blocking(options, &format!("e{index}"), 1, pinned)?;
+    let low = start_blocking(options, &format!("n{index}"), 1, lowered)?;
+    let behind = Behind { equal: equal.handle().clone(), low: low.handle().clone() };
+    runtimes.extend([equal, low]);
+    Ok(behind)
 }
 
 /// Ends the blocking threads, on a thread that may wait for them. The returned channel closes when they have ended.
@@ -237,7 +314,7 @@ fn end_blocking(runtime: Runtime) -> mpsc::Receiver<()> {
 /// `blocking_max` bounds the threads that libraries may start from a task by tokio's own `spawn_blocking`.
 fn start_reactor(options: &PoolOptions, kind: &str, index: usize, blocking_max: usize) -> Result<Reactor, PoolError> {
     let name = format!("{}-{kind}{index}", options.name);
-    let core = options.cores.as_ref().map(|cores| cores[index % cores.len()]);
+    let core = core_of(options, index);
     let failed = |source| PoolError::Start { name: name.clone(), source };
     let mut builder = Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(blocking_max).thread_name(&name).thread_stack_size(STACK_BYTES);

@@ -19,6 +19,12 @@ pub trait Service: Send {
     /// Whether the next step may wait for a medium or for a lock, so that it must not hold a reactor.
     fn blocks(&self) -> bool;
 
+    /// Whether the next step, if it may wait, only reads: it holds nothing for long that the foreground waits for, such as the
+    /// store's commits. So it may run at a priority at which it takes long where others want the core.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// How far it is.
     fn progress(&self) -> Progress;
 
@@ -185,6 +191,11 @@ impl Entry {
     /// Whether the next step must not hold a reactor.
     pub(crate) fn blocks(&self) -> bool {
         self.service.lock().blocks()
+    }
+
+    /// Whether the next step may run at a low priority.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.service.lock().only_reads()
     }
 
     /// Runs a step, unless it rests; how long it took.

@@ -7,16 +7,17 @@ mod monitor;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::load::{CoreCounts, Load};
+use crate::reactor::Priority;
 use crate::service::{Entry, Next};
 use crate::usage::thread_cpu;
-use crate::{AbortOnDrop, Class, Pool, Service, ServiceState};
+use crate::{AbortOnDrop, Pool, Service, ServiceState};
 use monitor::monitor;
 
 /// What a reactor's core did in one interval.
@@ -39,6 +40,8 @@ pub struct Grant {
     pub share: f64,
     /// Whether a step waits while there is a foreground task that could run.
     pub strict: bool,
+    /// Whether steps that block compete with other threads for the core as their equals; if not, they have the lowest priority.
+    pub equal: bool,
 }
 
 /// Decides what each core may give to background work.
@@ -79,6 +82,8 @@ struct Shared {
     entries: Mutex<Vec<Arc<Entry>>>,
     /// Services whose next step can run.
     ready: Mutex<VecDeque<Ready>>,
+    /// How many those are, for threads that must not hold the lock: drivers wait for it, and with them their reactors.
+    ready_count: AtomicUsize,
     governor: Mutex<Box<dyn Governor>>,
     interval: Duration,
 }
@@ -88,11 +93,20 @@ struct Ready {
     since: Instant,
 }
 
+/// What there is to know of a step that waits to decide which core takes it.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// The core that ran the step before it.
+    home: usize,
+    since: Instant,
+}
+
 #[derive(Default)]
 struct Core {
     /// A share, as the bits of an `f64`.
     share: AtomicU64,
     strict: AtomicBool,
+    equal: AtomicBool,
     load: Mutex<CoreLoad>,
     /// Wakes the core's driver: there is a step, or it may give more.
     wake: Notify,
@@ -111,17 +125,26 @@ const DEBT: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// A core's longest rest, so that it sees a new grant soon.
 const REST_MAX: Duration = Duration::from_millis(50);
+/// How long steps of one service follow each other on a thread of low priority until their driver looks again, which takes
+/// time of the foreground's.
+const TURN: Duration = Duration::from_millis(1);
 
 impl Services {
     /// Starts a driver on each reactor of the pool, and the monitor, which asks the governor once in each interval.
     pub fn start(pool: &Arc<Pool>, governor: Box<dyn Governor>, interval: Duration) -> Services {
         let cores = (0..pool.reactors()).map(|_| Core::default()).collect();
-        let (entries, ready) = (Mutex::default(), Mutex::default());
-        let shared = Shared { pool: Arc::clone(pool), cores, entries, ready, governor: Mutex::new(governor), interval };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            pool: Arc::clone(pool),
+            cores,
+            entries: Mutex::default(),
+            ready: Mutex::default(),
+            ready_count: AtomicUsize::new(0),
+            governor: Mutex::new(governor),
+            interval,
+        });
         let drivers = (0..pool.reactors()).map(|index| {
             let driver = drive(Arc::clone(&shared), index);
-            pool.spawn_on(index, Class::Background, driver).abort_on_drop()
+            pool.spawn_driver(index, driver).abort_on_drop()
         });
         let mut tasks: Vec<_> = drivers.collect();
         tasks.push(pool.spawn_control(monitor(Arc::clone(&shared))).abort_on_drop());
@@ -224,16 +247,26 @@ impl std::fmt::Debug for Services {
 
 impl Core {
     fn grant(&self) -> Grant {
-        Grant { share: f64::from_bits(self.share.load(Ordering::Relaxed)), strict: self.strict.load(Ordering::Relaxed) }
+        let share = self.share();
+        let [strict, equal] = [&self.strict, &self.equal].map(|flag| flag.load(Ordering::Relaxed));
+        Grant { share, strict, equal }
+    }
+
+    fn share(&self) -> f64 {
+        f64::from_bits(self.share.load(Ordering::Acquire))
     }
 
     fn set(&self, grant: Grant) {
         let share = if grant.share.is_finite() { grant.share.clamp(0.0, 1.0) } else { 0.0 };
         self.strict.store(grant.strict, Ordering::Relaxed);
-        let before = f64::from_bits(self.share.swap(share.to_bits(), Ordering::Relaxed));
-        if share > before {
-            self.wake.notify_one();
-        }
+        self.equal.store(grant.equal, Ordering::Relaxed);
+        self.share.store(share.to_bits(), Ordering::Release);
+    }
+}
+
+impl Ready {
+    fn waiting(&self) -> Waiting {
+        Waiting { home: self.entry.home.load(Ordering::Relaxed), since: self.since }
     }
 }
 
@@ -246,22 +279,44 @@ impl Shared {
     }
 
     fn push(&self, entry: Arc<Entry>) {
-        self.ready.lock().push_back(Ready { entry, since: Instant::now() });
-        for core in &self.cores {
-            core.wake.notify_one();
+        let waiting = Waiting { home: entry.home.load(Ordering::Relaxed), since: Instant::now() };
+        let mut ready = self.ready.lock();
+        ready.push_back(Ready { entry, since: waiting.since });
+        self.ready_count.store(ready.len(), Ordering::Relaxed);
+        drop(ready);
+        self.wake_for(&[waiting]);
+    }
+
+    /// Wakes the cores that may take one of the steps that wait: because they were given more, or the steps have waited for
+    /// long enough.
+    fn wake(&self) {
+        let waiting: Vec<Waiting> = self.ready.lock().iter().map(Ready::waiting).collect();
+        self.wake_for(&waiting);
+    }
+
+    /// No other core is woken: each wake takes time of the foreground there.
+    fn wake_for(&self, waiting: &[Waiting]) {
+        for (index, core) in self.cores.iter().enumerate() {
+            if waiting.iter().any(|step| self.may_take(index, *step)) {
+                core.wake.notify_one();
+            }
         }
     }
 
-    /// The next step for a core: one whose last step ran here, or one that its core has no time for.
+    /// Whether a step is for a core: its last one ran there, or its own core has no time for it.
+    fn may_take(&self, core: usize, step: Waiting) -> bool {
+        let mine = self.cores[core].share();
+        let is_for_it = |home: &Core| home.share() < mine / 2.0 || step.since.elapsed() > STAYS;
+        mine > 0.0 && (step.home == core || self.cores.get(step.home).is_none_or(is_for_it))
+    }
+
+    /// The next step for a core.
     fn pop(&self, core: usize) -> Option<Arc<Entry>> {
-        let mine = self.cores[core].grant().share;
         let mut ready = self.ready.lock();
-        let is_for_me = |ready: &Ready| match ready.entry.home.load(Ordering::Relaxed) {
-            home if home == core || home >= self.cores.len() => true,
-            home => self.cores[home].grant().share < mine / 2.0 || ready.since.elapsed() > STAYS,
-        };
-        let index = ready.iter().position(is_for_me)?;
-        ready.remove(index).map(|ready| ready.entry)
+        let index = ready.iter().position(|ready| self.may_take(core, ready.waiting()))?;
+        let taken = ready.remove(index);
+        self.ready_count.store(ready.len(), Ordering::Relaxed);
+        taken.map(|ready| ready.entry)
     }
 }
 
@@ -289,12 +344,11 @@ async fn drive(shared: Arc<Shared>, index: usize) {
         if entry.home.swap(index, Ordering::Relaxed) != index {
             core.moves.fetch_add(1, Ordering::Relaxed);
         }
-        core.steps.fetch_add(1, Ordering::Relaxed);
-        let (next, took) = step(&shared.pool, &load, &entry).await;
+        let (next, took) = step(&shared, index, &entry, grant).await;
         follow(&shared, entry, next);
         debt = debt.saturating_add(owed(took, grant.share));
         match debt > DEBT {
-            true => rest(core, &mut debt).await,
+            true => rest(&shared, index, &mut debt).await,
             false => tokio::task::yield_now().await,
         }
     }
@@ -314,35 +368,73 @@ async fn be_patient(load: &Load) {
 }
 
 /// Waits until the core has given the time that the steps have taken.
-async fn rest(core: &Core, debt: &mut Duration) {
-    let since = Instant::now();
-    let share = core.grant().share;
-    while since.elapsed() < *debt && core.grant().share <= share {
-        tokio::time::sleep((*debt - since.elapsed().min(*debt)).clamp(DEBT, REST_MAX)).await;
+async fn rest(shared: &Shared, index: usize, debt: &mut Duration) {
+    let core = &shared.cores[index];
+    let (since, share) = (Instant::now(), core.share());
+    let mut pause = STAYS;
+    while since.elapsed() < *debt && core.share() <= share {
+        tokio::time::sleep((*debt - since.elapsed().min(*debt)).clamp(DEBT, pause)).await;
+        if pause == STAYS && since.elapsed() > STAYS {
+            // The next step need not wait for this core.
+            shared.wake();
+            pause = REST_MAX;
+        }
     }
     *debt = Duration::ZERO;
 }
 
-async fn step(pool: &Pool, load: &Load, entry: &Arc<Entry>) -> (Next, Duration) {
+/// Runs a step on a core, or some that follow each other there; what becomes of the service, and the time of the core's
+/// that they took.
+async fn step(shared: &Arc<Shared>, index: usize, entry: &Arc<Entry>, grant: Grant) -> (Next, Duration) {
+    let load = shared.pool.load(index);
     if !entry.blocks() {
         load.works_for(&entry.name);
+        shared.cores[index].steps.fetch_add(1, Ordering::Relaxed);
         return entry.step();
     }
-    let blocking = Arc::clone(entry);
-    // While it waits for the medium, it takes no core.
-    let timed = move || {
-        let before = thread_cpu();
-        let (next, _) = blocking.step();
-        (next, thread_cpu().saturating_sub(before))
+    let priority = priority_of(entry, grant);
+    let (weak, blocking) = (Arc::downgrade(shared), Arc::clone(entry));
+    let run = move || {
+        let shared = weak.upgrade()?;
+        Some(run_blocking(&shared, index, &blocking, grant, priority))
     };
-    match pool.spawn_blocking(timed).await {
-        Ok((next, took)) => {
+    match shared.pool.spawn_behind(index, priority, run).await {
+        Ok(Some((next, took))) => {
             load.spent_elsewhere(took);
             (next, took)
         }
         // The pool ends.
-        Err(_) => (Next::Rests, Duration::ZERO),
+        Ok(None) | Err(_) => (Next::Rests, Duration::ZERO),
     }
+}
+
+/// What holds locks of the store for long is not kept from the core by others, for foreground work may wait for it.
+fn priority_of(entry: &Entry, grant: Grant) -> Priority {
+    match grant.equal || !entry.only_reads() {
+        true => Priority::Equal,
+        false => Priority::Low,
+    }
+}
+
+/// Runs steps on a thread that they may block. While one waits for the medium, it takes no core.
+fn run_blocking(shared: &Shared, index: usize, entry: &Entry, grant: Grant, priority: Priority) -> (Next, Duration) {
+    let (since, before) = (Instant::now(), thread_cpu());
+    loop {
+        let (next, _) = entry.step();
+        shared.cores[index].steps.fetch_add(1, Ordering::Relaxed);
+        let took = thread_cpu().saturating_sub(before);
+        let has_time = priority == Priority::Low && since.elapsed() < TURN && owed(took, grant.share) < DEBT;
+        if !has_time || !matches!(next, Next::Ready) || !may_go_on(shared, index, entry, grant, priority) {
+            return (next, took);
+        }
+    }
+}
+
+/// Whether nobody else wants what the next step of a service would take, which is of the same kind as the last one.
+fn may_go_on(shared: &Shared, index: usize, entry: &Entry, grant: Grant, priority: Priority) -> bool {
+    let nobody_waits = shared.pool.load(index).waiting() == 0 && shared.ready_count.load(Ordering::Relaxed) == 0;
+    let is_same = entry.blocks() && priority_of(entry, grant) == priority;
+    nobody_waits && is_same && shared.cores[index].grant() == grant
 }
 
 /// Queues the step after this one when it is due.

@@ -147,6 +147,8 @@ pub struct StoreUse {
     pub pack_bytes: u64,
     /// Bytes on the medium that no value uses any more, and that compaction will give back.
     pub dead_bytes: u64,
+    /// Bytes by which the files of values shrank since the store was opened, as dead room was given back.
+    pub given_back_bytes: u64,
     /// Bytes that are free on the medium for puts. The reserve for deletes is not counted.
     pub free_bytes: u64,
     /// How full the cache of values is, and its hits and misses.
@@ -179,6 +181,20 @@ pub trait Store: Send + Sync + Debug {
     /// Reads a value where it is stored, whatever is kept in memory, and compares its checksum. A key that is not there is no error.
     fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         self.get(key).map(drop)
+    }
+
+    /// A value and its entry as [`Store::get`] gives them, read where the value is stored, whatever is kept in memory.
+    fn get_stored(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.check(key)?;
+        self.get(key)
+    }
+
+    /// A number that tells a key's value, as it is stored, from those that come after it. It stays the same while the value's
+    /// bytes stay where they are, and is another one once the value was replaced, or written anew. Never 0; none: there is no
+    /// such key.
+    fn stamp(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        let known = |entry: Entry| xxh3_64(&[&entry.version[..], &entry.bytes.to_le_bytes()].concat()).max(1);
+        Ok(self.entry(key)?.map(known))
     }
 
     /// Checks at most so many bytes more of a value where it is stored; how many it was, and whether that was the last part. A key

@@ -5,6 +5,9 @@
 //! values are copied to the open segment, one commit names their new places, and the file is unlinked. All locks are
 //! released between two steps, and each commit moves a value only if its key still names the old place.
 //!
+//! The open segment takes part in none of this. Once nothing else is to do, nobody writes to it, and enough of it is dead,
+//! it is sealed: no step of a job then knows it from other segments.
+//!
 //! Punching needs no room. Where a value finds none to be copied to, its segment waits, and dead parts of all segments
 //! are punched first.
 
@@ -27,6 +30,8 @@ const STEP_BYTES: u64 = 1 << 20;
 const PLACES_MAX: usize = 1_024;
 /// Small segment files use less than an eighth of their room. More of them than this number are put together.
 const SMALL_FILES_MAX: usize = 256;
+/// The open segment is sealed for more dead room than this part of a full one's bytes.
+const SEALED_FOR: u64 = 32;
 /// The number of segments that a writer cleans when it has found no room.
 const RECLAIMED_MAX: usize = 64;
 /// The longest time that such a writer waits for compaction in progress.
@@ -58,6 +63,8 @@ pub(crate) struct Compaction {
     done: Compacted,
     /// Segments with a value for which there was no room elsewhere, and the error. When a job ends, there may be room again.
     no_room: HashMap<u64, StoreError>,
+    /// The open segment, and up to where it was written, when nothing was to do the last time.
+    seen_open: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -146,6 +153,13 @@ impl Core {
         sealed.into_iter().min_by_key(|one| one.row.live).map(Job::Empty)
     }
 
+    /// Whether dead room in the open segment is worth a new file. Of a segment that cannot be punched, so much has to be dead
+    /// that it is emptied.
+    fn is_worth_sealing(&self, row: SegmentRow) -> bool {
+        let share = if self.work.state.lock().no_punch { 2 } else { 4 };
+        unused(row) > (self.segment_bytes / SEALED_FOR).max(row.written / share)
+    }
+
     /// Called after a job. If it has changed nothing, the account for which it was chosen is not right: it is read again. If
     /// it is still the same, the job would be chosen for ever, so the segment is left alone; a check tells why.
     fn end_of(&self, job: &Running) -> Result<(), StoreError> {
@@ -174,6 +188,7 @@ impl Compaction {
                 core.queue.alone(|| core.refresh())?;
                 match core.next_job(&self.no_room) {
                     Some(job) => Running::new(job, core),
+                    None if self.seal_dead(core) => return Ok(Some(0)),
                     None => return self.without_job(core),
                 }
             }
@@ -200,6 +215,17 @@ impl Compaction {
                 Ok(Some(0))
             }
         }
+    }
+
+    /// Seals the open segment if much of it is dead, so that the next step finds it among the others; false: it is not worth
+    /// it, or something was written to it since the last time. Whoever writes all the time soon fills it.
+    fn seal_dead(&mut self, core: &Core) -> bool {
+        let open = core.segments.open_one();
+        let seen = open.map(|open| (open.file, open.row.written));
+        let is_quiet = std::mem::replace(&mut self.seen_open, seen) == seen;
+        let Some(open) = open.filter(|open| is_quiet && core.is_worth_sealing(open.row)) else { return false };
+        core.segments.seal(Some(open.file));
+        true
     }
 
     /// There is nothing to do, or all that is left needs room that is not there. Segments that were emptied keep their room

@@ -106,14 +106,14 @@ impl Core {
         Ok(value.map(|value| (value, entry)))
     }
 
-    /// Reads a value from the medium, and compares its checksum.
-    pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
+    /// A value as it is on the medium, whatever is kept in memory.
+    pub fn get_stored(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
         let read = |found: &StoredValue| match found {
             StoredValue::Inline(value) => Ok(value.clone()),
             StoredValue::Segment { place, checksum } => self.segments.read(key, *place, *checksum),
             StoredValue::Parts(parts) => self.segments.assemble(key, parts),
         };
-        self.look(key, &read).map(drop)
+        self.look(key, &read)
     }
 
     /// A value, which `read` reads.
@@ -224,7 +224,16 @@ impl Core {
         let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
         let free_bytes = free.saturating_sub(self.reserve_bytes).saturating_add(aside);
         let cache = self.cache.usage();
-        Ok(StoreUse { keys, value_bytes, deduplicated_bytes: recipe_bytes, pack_bytes, dead_bytes, free_bytes, cache })
+        Ok(StoreUse {
+            keys,
+            value_bytes,
+            deduplicated_bytes: recipe_bytes,
+            pack_bytes,
+            dead_bytes,
+            given_back_bytes: self.segments.given_back(),
+            free_bytes,
+            cache,
+        })
     }
 
     /// Writes the large values of the batch, then commits all. `kept`: bytes that it leaves free on the medium.

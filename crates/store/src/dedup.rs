@@ -127,6 +127,15 @@ impl Dedup {
         }
     }
 
+    /// Whether the next step reads, and neither writes nor commits: nobody waits for it.
+    pub fn only_reads(&self) -> bool {
+        match &self.work {
+            Some(Work::Value(work)) => work.only_reads(),
+            Some(Work::Pack(work)) => work.only_reads(),
+            None => true,
+        }
+    }
+
     /// See [`crate::Store::dedup_step`].
     pub(crate) fn step(&mut self, core: &Core, bytes_max: u64) -> Result<Option<u64>, StoreError> {
         let Some(work) = self.work.take() else { return self.next(core) };

@@ -121,7 +121,15 @@ impl Store for DiskStore {
     }
 
     fn check(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.core.check(key)
+        self.core.get_stored(key).map(drop)
+    }
+
+    fn get_stored(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.core.get_stored(key)
+    }
+
+    fn stamp(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        self.core.stamp(key)
     }
 
     fn check_part(&self, key: &[u8], checking: &mut Checking, bytes_max: u64) -> Result<(u64, bool), StoreError> {

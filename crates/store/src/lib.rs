@@ -50,4 +50,4 @@ pub use listing::{each_entry, each_readable_entry};
 pub use medium::{FolderMedium, Medium, MediumFile};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;
-pub use scrub::{Checking, Scrub};
+pub use scrub::{Checking, DamagedKey, Scrub};

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::api::show_key;
 use crate::core::Core;
-use crate::index::{StoredValue, corrupt};
+use crate::index::{PartAt, StoredValue, corrupt};
 use crate::listing::{behind_hole, first_readable};
+use crate::recipe::is_own;
 use crate::sum::Sum;
 use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
 
@@ -29,6 +30,15 @@ struct Checked {
     done: u64,
 }
 
+/// A key whose value was found damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedKey {
+    /// The key.
+    pub key: Key,
+    /// The value that was damaged, as [`Store::stamp`] tells it; 0: the key's record could not be read either.
+    pub stamp: u64,
+}
+
 /// A round over all values of a store.
 #[derive(Debug)]
 pub struct Scrub {
@@ -38,7 +48,7 @@ pub struct Scrub {
     listed: VecDeque<Entry>,
     checking: Checking,
     done_bytes: u64,
-    damaged: Vec<Key>,
+    damaged: Vec<DamagedKey>,
     damaged_more: u64,
     /// Parts of the index that could not be listed.
     holes: u64,
@@ -78,7 +88,7 @@ impl Scrub {
     }
 
     /// Damaged keys that this round has found: their number, and the first of them.
-    pub fn damaged(&self) -> (u64, &[Key]) {
+    pub fn damaged(&self) -> (u64, &[DamagedKey]) {
         (self.damaged.len() as u64 + self.damaged_more, &self.damaged)
     }
 
@@ -101,10 +111,8 @@ impl Scrub {
             Ok(checked) => checked,
             Err(error @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
                 tracing::error!(%error, key = show_key(&entry.key), "a stored value is damaged");
-                match self.damaged.len() < DAMAGED_MAX {
-                    true => self.damaged.push(entry.key.clone()),
-                    false => self.damaged_more += 1,
-                }
+                let key = entry.key.clone();
+                self.name_damaged(key);
                 (0, true)
             }
             Err(error) => return Err(error),
@@ -115,6 +123,18 @@ impl Scrub {
             self.after = self.listed.pop_front().map(|entry| entry.key);
         }
         Ok(Some(bytes))
+    }
+
+    fn name_damaged(&mut self, key: Key) {
+        if self.damaged.len() >= DAMAGED_MAX {
+            self.damaged_more += 1;
+            return;
+        }
+        match self.store.stamp(&key) {
+            // It was deleted meanwhile.
+            Ok(None) => {}
+            stamp => self.damaged.push(DamagedKey { key, stamp: stamp.ok().flatten().unwrap_or(0) }),
+        }
     }
 
     /// Lists the next keys; false: there are none. Where the index cannot be read, those behind it: each damaged part
@@ -182,6 +202,14 @@ impl Core {
         Ok((part.len() as u64, is_over))
     }
 
+    /// See [`Store::stamp`].
+    pub fn stamp(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        if is_own(key) {
+            return Ok(None);
+        }
+        Ok(self.index.get(key)?.map(|(found, _)| found.stamp()))
+    }
+
     /// At most so many bytes of a value, from `done` on.
     fn piece(&self, key: &[u8], found: &StoredValue, done: u64, bytes_max: u64) -> Result<Value, StoreError> {
         let place = match found {
@@ -208,6 +236,24 @@ impl StoredValue {
             StoredValue::Segment { place, checksum } => (place.bytes, *checksum),
             StoredValue::Parts(parts) => (parts.bytes, parts.checksum),
         }
+    }
+
+    /// By the value's checksum and all its places. A value that becomes a part of itself, for others to share it, stays where
+    /// it is.
+    fn stamp(&self) -> u64 {
+        let mut stamp = Xxh3::new();
+        let mut add = |numbers: [u64; 2]| numbers.iter().for_each(|number| stamp.update(&number.to_le_bytes()));
+        let (bytes, checksum) = self.bytes_and_sum();
+        add([bytes, checksum]);
+        match self {
+            StoredValue::Inline(_) => {}
+            StoredValue::Segment { place, .. } => add([place.file, place.offset]),
+            StoredValue::Parts(parts) => parts.parts.iter().for_each(|part| match &part.at {
+                PartAt::Inline(bytes) => add([u64::MAX, xxh3_64(bytes)]),
+                PartAt::Segment { file, offset } => add([*file, *offset]),
+            }),
+        }
+        stamp.digest().max(1)
     }
 }
 
@@ -249,7 +295,7 @@ mod tests {
         while let Some(step) = scrub.step(64 << 10).unwrap() {
             assert!(step <= 64 << 10);
             bytes += step;
-            damaged = scrub.damaged().1.to_vec();
+            damaged = scrub.damaged().1.iter().map(|damaged| damaged.key.clone()).collect();
         }
         (bytes, damaged)
     }
@@ -286,6 +332,43 @@ mod tests {
         let (bytes, damaged) = round(&mut scrub);
         assert_eq!(damaged, [Key::from_static(b"l\x07")]);
         assert!(bytes >= 19 * LARGE as u64, "{bytes}");
+    }
+
+    #[test]
+    fn a_stamp_tells_a_value_from_those_after_it_wherever_it_is_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskStore::open(folder.path(), options()).unwrap();
+        let memory = MemoryStore::new();
+        let put = |store: &dyn Store, key: &'static str, value: Vec<u8>| {
+            store.write(vec![Write::put(key, value)], crate::Durability::Through).unwrap();
+            store.stamp(key.as_bytes()).unwrap().unwrap()
+        };
+        for store in [&disk as &dyn Store, &memory] {
+            assert_eq!(store.stamp(b"k").unwrap(), None);
+            assert_ne!(put(store, "k", b"one".to_vec()), put(store, "k", b"three".to_vec()));
+            assert!(store.stamp(b"k").unwrap() > Some(0));
+        }
+        let large = put(&disk, "l", value(1));
+        // It becomes one that is shared, and stays where it is.
+        let copy = Write::Copy { from: "l".into(), to: "copy".into(), splice: None };
+        disk.write(vec![copy], crate::Durability::Through).unwrap();
+        assert_eq!(disk.stamp(b"l").unwrap(), Some(large));
+        assert_ne!(put(&disk, "l", value(1)), large, "the same bytes in another place");
+    }
+
+    #[test]
+    fn a_value_is_read_where_it_is_stored_whatever_is_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = DiskStore::open(folder.path(), options()).unwrap();
+        filled(&store);
+        assert_eq!(store.get_stored(b"l\x03").unwrap().unwrap().0, value(3));
+        assert_eq!(store.get(b"l\x07").unwrap().unwrap().0, value(7));
+        let (place, _) = store.core().index.place(b"l\x07").unwrap().unwrap();
+        let file = OpenOptions::new().write(true).open(store.core().segments.path(place.file)).unwrap();
+        file.write_all_at(&[0xff; 3], place.offset + 200_001).unwrap();
+        assert_eq!(store.get(b"l\x07").unwrap().unwrap().0, value(7), "it is in memory");
+        assert!(matches!(store.get_stored(b"l\x07"), Err(StoreError::Corrupt { .. })));
+        assert!(store.get_stored(b"none").unwrap().is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ pub(crate) struct Segments {
     forgotten: Mutex<Vec<u64>>,
     /// Held while files are unlinked.
     unlinking: Mutex<()>,
+    /// Bytes by which all files shrank since the store was opened, less those that were copied for it.
+    given_back: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -222,6 +225,15 @@ impl Segments {
         idle.map(|(file, tally)| Sealed { file: *file, row: tally.row() }).collect()
     }
 
+    /// The segment that takes new values. What is pinned in it counts as alive.
+    pub fn open_one(&self) -> Option<Sealed> {
+        let state = self.state.lock();
+        let file = state.open.as_ref()?.segment.file;
+        let tally = state.files.get(&file)?;
+        let row = tally.row();
+        Some(Sealed { file, row: SegmentRow { live: row.live + tally.pinned, ..row } })
+    }
+
     /// The account of a file, if it is there.
     pub fn row(&self, file: u64) -> Option<SegmentRow> {
         let state = self.state.lock();
@@ -244,13 +256,26 @@ impl Segments {
     /// Sets how many bytes of a file were given back in all.
     pub fn set_punched(&self, file: u64, punched: u64) {
         if let Some(tally) = self.state.lock().files.get_mut(&file) {
+            self.shrank(punched.saturating_sub(tally.punched) as i64);
             tally.punched = punched;
         }
     }
 
+    /// Counts bytes by which the files shrank, or below 0 by which they grew for it.
+    pub fn shrank(&self, bytes: i64) {
+        self.given_back.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes by which compaction and deletes have shrunk the files since the store was opened.
+    pub fn given_back(&self) -> u64 {
+        u64::try_from(self.given_back.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Forgets a file that nothing names. [`Segments::unlink_forgotten`] unlinks it, or else the next open does.
     pub fn forget(&self, file: u64) {
-        self.state.lock().files.remove(&file);
+        if let Some(tally) = self.state.lock().files.remove(&file) {
+            self.shrank(tally.written.saturating_sub(tally.punched) as i64);
+        }
         self.handles.lock().pop(&file);
         self.forgotten.lock().push(file);
     }

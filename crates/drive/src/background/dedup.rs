@@ -132,6 +132,10 @@ impl Service for DedupService {
         !self.dedup.as_ref().is_some_and(|(dedup, _)| dedup.computes())
     }
 
+    fn only_reads(&self) -> bool {
+        self.dedup.as_ref().is_some_and(|(dedup, _)| dedup.only_reads())
+    }
+
     fn progress(&self) -> Progress {
         let (done_bytes, total_bytes) = self.dedup.as_ref().map_or((0, 0), |(dedup, _)| dedup.progress());
         Progress { done_bytes, total_bytes, found: self.saved_bytes }

@@ -24,7 +24,7 @@ impl Governor for PolicyGovernor {
         };
         let samples: Vec<CoreSample> = cores.iter().map(sample).collect();
         let grants = self.0.decide(&samples, interval.as_secs_f64());
-        grants.into_iter().map(|grant| Grant { share: grant.share, strict: grant.strict }).collect()
+        grants.into_iter().map(|grant| Grant { share: grant.share, strict: grant.strict, equal: grant.equal }).collect()
     }
 
     fn name(&self) -> String {

@@ -18,7 +18,7 @@ use pithead_door::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus}
 use pithead_model::{Blame, DriveId, Fault};
 use pithead_policy::background::BackgroundPolicy;
 use pithead_sched::{Activity, CoreState, Pool, Service, ServiceState, Services};
-use pithead_store::show_key;
+use pithead_store::{Store, show_key};
 
 use crate::resources::Workers;
 use crate::storage::Storage;
@@ -58,6 +58,7 @@ pub(crate) struct Background {
     services: Arc<Services>,
     drive: DriveId,
     kept: ServiceRecords,
+    store: Arc<dyn Store>,
     workers: Workers,
     /// What the scrub has found.
     found: Arc<Mutex<DamagedValues>>,
@@ -94,8 +95,19 @@ impl Background {
         let deduplicates = DedupService::new(Arc::clone(store), Arc::clone(&dedup), kept.position(DEDUP));
         let order = tokio::sync::Mutex::default();
         let scrubs_on_demand = scrub_period.is_none();
-        let background =
-            Background { services, drive, kept, workers, found, hurries, keeps_hurry, scrubs_on_demand, dedup, order };
+        let background = Background {
+            services,
+            drive,
+            kept,
+            store: Arc::clone(store),
+            workers,
+            found,
+            hurries,
+            keeps_hurry,
+            scrubs_on_demand,
+            dedup,
+            order,
+        };
         background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
         background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
         background.add(DEDUP, Box::new(deduplicates), false);
@@ -159,7 +171,7 @@ impl Background {
                 self.services.govern(Box::new(PolicyGovernor::new(policy)));
             }
         }
-        Ok(self.status())
+        Ok(self.status().await)
     }
 
     async fn start(&self, service: &str) -> Result<(), Fault> {
@@ -170,7 +182,7 @@ impl Background {
             return Err(fault.hint("it runs again after the drive is started again"));
         }
         if service == DEDUP && self.dedup.lock().settings.is_none() {
-            return Err(dedup::none_named());
+            self.find_settings().await?;
         }
         let ran = state.is_some_and(|state| !matches!(state.activity, Activity::Paused | Activity::Stopped));
         let hurries = service == SCRUB && (ran || self.scrubs_on_demand);
@@ -182,6 +194,16 @@ impl Background {
             self.dedup.lock().hurries = true;
         }
         self.services.resume(&name);
+        Ok(())
+    }
+
+    /// What deduplication was told to look at, where that could not be read when the drive was opened, or nobody has said so.
+    async fn find_settings(&self) -> Result<(), Fault> {
+        let kept = self.kept.clone();
+        let told = self.workers.blocking(move || kept.try_told(DEDUP)).await?;
+        let told = told.map_err(|fault| fault.hint("say anew what it is to look at, with --domain, --kinetic or both"))?;
+        let settings = told.dedup.ok_or_else(dedup::none_named)?;
+        self.dedup.lock().settings = Some(settings);
         Ok(())
     }
 
@@ -243,8 +265,14 @@ impl Background {
         &self.services
     }
 
-    /// How all is.
-    pub(crate) fn status(&self) -> BackgroundStatus {
+    /// How all is, without damaged values that are gone.
+    pub(crate) async fn status(&self) -> BackgroundStatus {
+        if self.found.lock().keys().next().is_some() {
+            let (store, found) = (Arc::clone(&self.store), Arc::clone(&self.found));
+            if let Err(fault) = self.workers.blocking(move || scrub::forget_gone(&*store, &found)).await {
+                tracing::warn!(%fault, "whether damaged values are still there is not known");
+            }
+        }
         let all = self.services.list();
         let mine = SERVICES.iter().filter_map(|service| {
             let name = self.name(service);
@@ -279,9 +307,10 @@ impl Background {
             found: if service == SCRUB { self.found.lock().count() } else { state.progress.found },
             damaged,
             dedup: if service == DEDUP { self.dedup.lock().settings.clone() } else { None },
-            bytes_per_second: state.bytes_per_second,
+            // A sum of nothing is -0.
+            bytes_per_second: state.bytes_per_second + 0.0,
             limit: state.limit,
-            left_s: state.left().map(|left| left.as_secs()),
+            left_s: state.left().filter(|_| goes_on(&state.activity)).map(|left| left.as_secs()),
             steps: state.steps,
             bytes: state.bytes,
             busy_ns: state.busy.as_nanos() as u64,
@@ -295,6 +324,11 @@ impl Drop for Background {
             self.services.remove(&self.name(service));
         }
     }
+}
+
+/// Whether a service will end its round without being told anything.
+fn goes_on(activity: &Activity) -> bool {
+    matches!(activity, Activity::Running | Activity::Idle | Activity::Failed(_))
 }
 
 fn core_status(core: CoreState) -> CoreStatus {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use pithead_sched::{Progress, Service, Stepped};
-use pithead_store::{Durability, Key, Scrub, Store, Write};
+use pithead_store::{DamagedKey, Durability, Key, Scrub, Store, StoreError, Write, show_key};
 use serde::{Deserialize, Serialize};
 
 use crate::storage::FILTER_PREFIX;
@@ -24,32 +24,64 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Damaged values that outlast the process by name.
 const KEPT_MAX: usize = 100;
 
+/// A damaged value that is known by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DamagedValue {
+    key: Key,
+    /// What told it from those after it ([`Store::stamp`]), or 0 where its record could not be read either. None: an earlier
+    /// release has found it.
+    stamp: Option<u64>,
+}
+
+impl DamagedValue {
+    /// Whether it is gone, by what the key has now: nothing, or another value, or a record that can be read again.
+    fn is_gone(&self, now: &Result<Option<u64>, StoreError>) -> bool {
+        match now {
+            Ok(Some(now)) => self.stamp.is_some_and(|stamp| stamp != *now),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+}
+
 /// The known damaged values: those that this round has found, and those of the last round that this one has not come to yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DamagedValues {
     /// Of this round, before the drive was opened.
-    earlier: Vec<Key>,
-    round: Vec<Key>,
-    /// All of this round since then, also those that are not listed.
-    round_count: u64,
-    before: Vec<Key>,
+    earlier: Vec<DamagedValue>,
+    round: Vec<DamagedValue>,
+    /// How many of this round were taken into `round`, also those that are gone since.
+    taken: usize,
+    /// Those of this round whose names are not kept.
+    unnamed: u64,
+    before: Vec<DamagedValue>,
 }
 
 impl DamagedValues {
     /// The values that were known when a round had come to `after`.
-    fn kept(damaged: Vec<Key>, after: Option<&Key>) -> DamagedValues {
-        let (earlier, before) = damaged.into_iter().partition(|key| after.is_some_and(|after| key <= after));
+    fn kept(damaged: Vec<DamagedValue>, after: Option<&Key>) -> DamagedValues {
+        let (earlier, before) = damaged.into_iter().partition(|damaged| after.is_some_and(|after| damaged.key <= *after));
         DamagedValues { earlier, before, ..DamagedValues::default() }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> u64 {
-        self.round_count + (self.earlier.len() + self.before.len()) as u64
+        self.unnamed + self.named().count() as u64
     }
 
     /// The first of them.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.named().map(|damaged| &damaged.key)
+    }
+
+    fn named(&self) -> impl Iterator<Item = &DamagedValue> {
         self.earlier.iter().chain(&self.round).chain(&self.before)
+    }
+
+    fn forget_these(&mut self, gone: &[DamagedValue]) {
+        for list in [&mut self.earlier, &mut self.round, &mut self.before] {
+            list.retain(|damaged| !gone.contains(damaged));
+        }
     }
 
     pub(super) fn forget(&mut self) {
@@ -57,13 +89,13 @@ impl DamagedValues {
     }
 
     /// The round has come to `after`, and has found so many, these among them.
-    fn reached(&mut self, after: Option<&Key>, (count, keys): (u64, &[Key])) {
+    fn reached(&mut self, after: Option<&Key>, (count, named): (u64, &[DamagedKey])) {
         if let Some(after) = after {
-            self.before.retain(|key| key > after);
+            self.before.retain(|damaged| damaged.key > *after);
         }
-        if count != self.round_count {
-            (self.round_count, self.round) = (count, keys.to_vec());
-        }
+        let new = named.get(self.taken..).unwrap_or_default().iter();
+        self.round.extend(new.map(|new| DamagedValue { key: new.key.clone(), stamp: Some(new.stamp) }));
+        (self.taken, self.unnamed) = (named.len(), count.saturating_sub(named.len() as u64));
     }
 
     /// The round is over: what it has found is what is known.
@@ -72,6 +104,18 @@ impl DamagedValues {
         known.append(&mut self.round);
         *self = DamagedValues { before: known, ..DamagedValues::default() };
     }
+}
+
+/// Forgets damaged values that were deleted, replaced or written anew since they were found. Blocks for a look at the index for
+/// each.
+pub(super) fn forget_gone(store: &dyn Store, found: &Mutex<DamagedValues>) {
+    let known: Vec<DamagedValue> = found.lock().named().cloned().collect();
+    let gone: Vec<DamagedValue> = known.into_iter().filter(|damaged| damaged.is_gone(&store.stamp(&damaged.key))).collect();
+    if gone.is_empty() {
+        return;
+    }
+    gone.iter().for_each(|gone| tracing::info!(key = show_key(&gone.key), "a damaged value was deleted or written anew"));
+    found.lock().forget_these(&gone);
 }
 
 /// Where a round is, as it is kept.
@@ -88,6 +132,17 @@ struct Position {
     /// Damaged values that are known of, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     damaged: Vec<String>,
+    /// What tells each of them from the values after it, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stamps: Vec<Option<u64>>,
+}
+
+impl Position {
+    fn damaged_values(&self) -> Vec<DamagedValue> {
+        let stamps = self.stamps.iter().copied().chain(std::iter::repeat(None));
+        let named = self.damaged.iter().zip(stamps);
+        named.filter_map(|(key, stamp)| Some(DamagedValue { key: from_hex(key)?, stamp })).collect()
+    }
 }
 
 /// Rounds over all values, each within a period: so far into the period, so far through the bytes.
@@ -120,7 +175,7 @@ impl ScrubService {
         let position = read_position(position);
         let after = position.after.as_deref().and_then(from_hex);
         let is_in_round = after.is_some();
-        *found.lock() = DamagedValues::kept(position.damaged.iter().filter_map(|key| from_hex(key)).collect(), after.as_ref());
+        *found.lock() = DamagedValues::kept(position.damaged_values(), after.as_ref());
         if let Some(after) = after {
             scrub.go_on_after(after, position.done_bytes);
         }
@@ -230,6 +285,10 @@ impl Service for ScrubService {
         true
     }
 
+    fn only_reads(&self) -> bool {
+        true
+    }
+
     fn progress(&self) -> Progress {
         // Between rounds it says what the last one did.
         let done_bytes = if self.is_in_round { self.scrub.done_bytes() } else { self.last_bytes };
@@ -246,8 +305,9 @@ impl Service for ScrubService {
             (true, Some(_)) => self.scrub.done_bytes(),
             (true, None) => 0,
         };
-        let damaged = self.found.lock().keys().take(KEPT_MAX).map(|key| to_hex(key)).collect();
-        serde_json::to_vec(&Position { began_s: self.began_s, after, done_bytes, damaged }).unwrap_or_default()
+        let found = self.found.lock();
+        let (damaged, stamps) = found.named().take(KEPT_MAX).map(|damaged| (to_hex(&damaged.key), damaged.stamp)).unzip();
+        serde_json::to_vec(&Position { began_s: self.began_s, after, done_bytes, damaged, stamps }).unwrap_or_default()
     }
 
     fn restart(&mut self) {
@@ -376,16 +436,59 @@ mod tests {
     #[test]
     fn damaged_values_are_known_until_a_round_finds_them_whole() {
         let key = |key: &'static str| Key::from_static(key.as_bytes());
-        let mut found = DamagedValues::kept(vec![key("a"), key("c"), key("e")], Some(&key("b")));
+        let damaged = |name: &'static str| DamagedValue { key: key(name), stamp: Some(1) };
+        let mut found = DamagedValues::kept(vec![damaged("a"), damaged("c"), damaged("e")], Some(&key("b")));
         let named = |found: &DamagedValues| found.keys().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>().join("");
         assert_eq!((found.count(), named(&found)), (3, "ace".into()));
-        found.reached(Some(&key("d")), (1, &[key("d")]));
+        let d = [DamagedKey { key: key("d"), stamp: 1 }];
+        found.reached(Some(&key("d")), (1, &d));
         assert_eq!((found.count(), named(&found)), (3, "ade".into()));
-        found.reached(Some(&key("f")), (1, &[key("d")]));
+        found.reached(Some(&key("f")), (1, &d));
         found.end_round();
         assert_eq!((found.count(), named(&found)), (2, "ad".into()));
         found.reached(Some(&key("b")), (0, &[]));
         assert_eq!((found.count(), named(&found)), (1, "d".into()));
+    }
+
+    #[test]
+    fn damaged_values_are_forgotten_once_they_are_gone() {
+        let store = MemoryStore::new();
+        let put = |key: &'static str, value: &'static str| {
+            store.write(vec![Write::put(key, value)], Durability::Through).unwrap();
+            store.stamp(key.as_bytes()).unwrap()
+        };
+        let stamps = ["deleted", "replaced", "stays", "unknown"].map(|key| (key, put(key, "value")));
+        let known = |(key, stamp): (&'static str, Option<u64>)| DamagedValue { key: key.into(), stamp };
+        let (unknown, unreadable) = (("unknown", None), ("unreadable", Some(0)));
+        put("unreadable", "can be read again");
+        let before = [stamps[0], stamps[2], unknown, unreadable].map(known);
+        let found = Mutex::new(DamagedValues::kept(before.into(), None));
+        let of_round = |(key, stamp): (&'static str, Option<u64>)| DamagedKey { key: key.into(), stamp: stamp.unwrap() };
+        let round = [stamps[1], ("another", Some(7))].map(of_round);
+        found.lock().reached(None, (3, &round[..1]));
+        assert_eq!(found.lock().count(), 7, "two of them without a name");
+        store.write(vec![Write::delete("deleted")], Durability::Through).unwrap();
+        put("replaced", "another value");
+        forget_gone(&store, &found);
+        assert_eq!(found.lock().keys().collect::<Vec<_>>(), ["stays", "unknown"]);
+        assert_eq!(found.lock().count(), 4);
+        // The next one that the round finds brings back none of those that are gone.
+        found.lock().reached(None, (4, &round));
+        assert_eq!(found.lock().keys().collect::<Vec<_>>(), ["another", "stays", "unknown"]);
+    }
+
+    #[test]
+    fn what_tells_a_damaged_value_is_kept_with_its_place() {
+        let value = |stamp| DamagedValue { key: Key::from_static(b"k"), stamp };
+        for stamp in [None, Some(0), Some(u64::MAX)] {
+            let store = filled();
+            let (service, found, _) = service(&store, Duration::from_secs(9), b"{\"began_s\":1}");
+            *found.lock() = DamagedValues::kept(vec![value(stamp)], None);
+            let (_, again, _) = self::service(&store, Duration::from_secs(9), &service.position());
+            assert_eq!(again.lock().named().cloned().collect::<Vec<_>>(), [value(stamp)]);
+        }
+        let earlier = read_position(b"{\"began_s\":1,\"damaged\":[\"6b\"]}").damaged_values();
+        assert_eq!(earlier, [value(None)], "as earlier releases wrote it");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! goes on from there.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -58,11 +59,23 @@ impl ServiceRecords {
 
     /// The orders to a service; a record that cannot be read counts as none. Blocks.
     pub(super) fn told(&self, service: &str) -> ServiceOrders {
-        let Some(value) = self.read(&told_key(service)) else { return ServiceOrders::default() };
-        serde_json::from_slice(&value).unwrap_or_else(|error| {
-            tracing::warn!(service, %error, "damaged note of what a background service was told");
+        self.try_told(service).unwrap_or_else(|fault| {
+            tracing::warn!(%fault, "a background service does as if it had been told nothing");
             ServiceOrders::default()
         })
+    }
+
+    /// The same; a record that cannot be read is a fault. Blocks.
+    pub(super) fn try_told(&self, service: &str) -> Result<ServiceOrders, Fault> {
+        let what = |why: &dyn Display| format!("what the service {service} was told cannot be read: {why}");
+        match self.store.get(&told_key(service)) {
+            Ok(None) => Ok(ServiceOrders::default()),
+            Ok(Some((value, _))) => serde_json::from_slice(&value).map_err(|error| Fault::new(Blame::Corrupt, what(&error))),
+            Err(error) => {
+                let fault = Fault::from(error);
+                Err(Fault { message: what(&fault.message), ..fault })
+            }
+        }
     }
 
     /// Changes what a service was told, durably. A service that was stopped is nowhere. Blocks.

@@ -38,6 +38,8 @@ struct Making {
     filter: ValueFilter,
     /// Bytes of the slice.
     slice_bytes: u64,
+    /// Whether all rows were read.
+    is_filled: bool,
 }
 
 impl StatisticsService {
@@ -56,7 +58,7 @@ impl StatisticsService {
             Ok((reader.scan(request)?.stream, ValueFilter::with_room(reader.rows())?))
         };
         let (rows, filter) = scan().map_err(|error: pithead_slice::SliceError| error.to_string())?;
-        Ok(Some(Making { wanted, rows, filter, slice_bytes: entry.bytes }))
+        Ok(Some(Making { wanted, rows, filter, slice_bytes: entry.bytes, is_filled: false }))
     }
 
     fn end(&self, mut made: Making) -> Result<(), String> {
@@ -81,6 +83,9 @@ impl StatisticsService {
             self.making = self.begin(wanted)?;
             return Ok(Some(0));
         };
+        if making.is_filled {
+            return self.end(making).map(|()| Some(0));
+        }
         match block_on(making.rows.next()) {
             Some(Ok(batch)) => {
                 let bytes = batch.get_array_memory_size() as u64;
@@ -89,7 +94,11 @@ impl StatisticsService {
                 Ok(Some(bytes))
             }
             Some(Err(error)) => Err(error.to_string()),
-            None => self.end(making).map(|()| Some(0)),
+            None => {
+                making.is_filled = true;
+                self.making = Some(making);
+                Ok(Some(0))
+            }
         }
     }
 }
@@ -116,6 +125,11 @@ impl Service for StatisticsService {
 
     fn blocks(&self) -> bool {
         true
+    }
+
+    /// While a slice is read whole, or its filter is written, others may wait for that.
+    fn only_reads(&self) -> bool {
+        self.making.as_ref().is_some_and(|making| !making.is_filled)
     }
 
     fn progress(&self) -> Progress {

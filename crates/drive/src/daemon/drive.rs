@@ -7,7 +7,7 @@ use pithead_cse::{SessionLimits, Shutdown};
 use pithead_device::{Instant, machine_cores};
 use pithead_exec::Summaries;
 use pithead_model::{Blame, Cores, DriveId, Fault, boxed};
-use pithead_sched::{Pool, PoolOptions};
+use pithead_sched::{Pool, PoolOptions, check_cores};
 use pithead_store::{DiskStore, Store, StoreOptions};
 
 use crate::background::{Background, KEEP_STEP, start_services};
@@ -48,6 +48,10 @@ impl Drive {
     ///
     /// A directory that another process has open is [`Blame::User`].
     pub fn open(options: DriveOptions) -> Result<Arc<Drive>, Fault> {
+        // Before a directory is made.
+        if let Some(cores) = options.cores.as_ref().filter(|_| options.pool.is_none()) {
+            check_cores(cores).map_err(|error| Fault::new(Blame::User, error.to_string()))?;
+        }
         let cache_bytes = options.cache_bytes() - reader_bytes(&options);
         let disk = DiskStore::open(&options.data, StoreOptions { cache_bytes, compacts: false, ..StoreOptions::default() })?;
         let id = disk.drive_id();

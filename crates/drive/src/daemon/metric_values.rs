@@ -25,7 +25,7 @@ impl Drive {
             tasks: [Class::Foreground, Class::Background].map(|class| workers.live(class)),
             uptime: now.since(self.started),
             busy: Duration::from_nanos(workers.busy_ns()),
-            background: BackgroundSample { status: self.background.status(), reactors: workers.counts() },
+            background: BackgroundSample { status: self.background.status().await, reactors: workers.counts() },
         };
         self.metrics.text(&sample)
     }

@@ -99,10 +99,11 @@ struct RunReader {
 type Queued = Result<Option<RunPiece>, Fault>;
 
 impl RunReader {
-    /// A stored value; the store verifies its checksum.
+    /// A value as it is on the medium; the store verifies its checksum. What is in memory says nothing of the copy here: it
+    /// would hide damage from whoever compares copies, until the drive is started again.
     async fn value(&self, number: Option<u32>) -> Result<Option<Value>, Fault> {
         let (store, key) = (Arc::clone(&self.store), slice_key(&SliceKey { number, ..self.run.clone() }));
-        let found = self.workers.blocking(move || store.get(&key)).await??;
+        let found = self.workers.blocking(move || store.get_stored(&key)).await??;
         let Some((value, _)) = found else { return Ok(None) };
         if let Some(wait) = self.device.read(value.len() as u64) {
             wait.await;

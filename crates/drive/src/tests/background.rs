@@ -1,5 +1,6 @@
 //! Services of a drive: what they are told outlasts the drive, and one that goes wrong harms itself only.
 
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pithead_door::{BackgroundOrder, DedupSettings, ServiceStatus};
@@ -60,6 +61,84 @@ async fn what_services_are_told_outlasts_the_drive() {
     let services = told(&drive, BackgroundOrder::Look).await;
     assert!(matches!(scrub(&services).activity.as_str(), "running" | "idle"), "{services:?}");
     assert_eq!((scrub(&services).limit, services[1].activity.as_str()), (Some(5_000), "paused"));
+}
+
+#[test]
+fn a_drive_for_cores_that_are_not_there_makes_no_directory() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("drive");
+    let fault = Drive::open(DriveOptions { cores: Some(vec![8_000]), ..DriveOptions::new(&data) }).unwrap_err();
+    assert_eq!(fault.blame, Blame::User, "{fault}");
+    assert!(!data.exists());
+}
+
+/// Those who plot rates met a -0.0, and a scrub at rest had as much time left as when it ran.
+#[tokio::test]
+async fn a_service_at_rest_has_no_rate_and_no_time_left() {
+    let rig = rig();
+    let services = told(&rig.drive, BackgroundOrder::Look).await;
+    assert!(services.iter().all(|service| service.bytes_per_second.is_sign_positive()), "{services:?}");
+    load(&rig.drive, 1, 500).await;
+    // It reads one value, and then waits for a long time.
+    told(&rig.drive, BackgroundOrder::Limit { service: "scrub".into(), bytes_per_second: Some(1) }).await;
+    told(&rig.drive, BackgroundOrder::Start("scrub".into())).await;
+    until("a value was read", async || scrub(&told(&rig.drive, BackgroundOrder::Look).await).left_s.is_some()).await;
+    let paused = told(&rig.drive, BackgroundOrder::Pause("scrub".into())).await;
+    assert_eq!((scrub(&paused).activity.as_str(), scrub(&paused).left_s), ("paused", None));
+    let stopped = told(&rig.drive, BackgroundOrder::Stop("scrub".into())).await;
+    assert_eq!((scrub(&stopped).activity.as_str(), scrub(&stopped).left_s), ("stopped", None));
+}
+
+/// Damage stayed named and counted until the next round, which may be weeks away, however it was mended.
+#[tokio::test]
+async fn damage_that_is_gone_is_told_no_more() {
+    let Rig { drive, directory } = rig();
+    let store = Arc::clone(&drive.shared().store);
+    let key = |number: u8| format!("kinetic/key/{number}");
+    let put = |number: u8| Write::put(key(number), vec![number; 200_000]);
+    store.write((0..4).map(put).collect(), Durability::Through).unwrap();
+    store.flush().unwrap();
+    let segment = directory.path().join("segments/0000000000000001.seg");
+    let file = std::fs::OpenOptions::new().write(true).open(segment).unwrap();
+    // Each value begins at a multiple of 4 KiB.
+    (0..3).for_each(|number| file.write_all_at(b"damaged", number * 200_704 + 100_000).unwrap());
+    told(&drive, BackgroundOrder::Start("scrub".into())).await;
+    until("all are found", async || scrub(&told(&drive, BackgroundOrder::Look).await).found == 3).await;
+    let counted = async |count: u64| {
+        let text = drive.metrics_text().await;
+        text.lines().any(|line| line == format!("pithead_drive_scrub_damaged_values {count}"))
+    };
+    assert!(counted(3).await);
+    store.write(vec![Write::delete(key(0))], Durability::Through).unwrap();
+    assert!(counted(2).await, "one was deleted");
+    store.write(vec![put(1)], Durability::Through).unwrap();
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert_eq!((scrub(&services).found, &scrub(&services).damaged[..]), (1, &[key(2)][..]), "one was written anew");
+    drive.stop(Duration::ZERO).await;
+    drop((store, drive));
+    let drive = open_drive(&directory, |_| {});
+    assert_eq!(scrub(&told(&drive, BackgroundOrder::Look).await).damaged, [key(2)]);
+    drive.shared().store.write(vec![put(2)], Durability::Through).unwrap();
+    assert_eq!(scrub(&told(&drive, BackgroundOrder::Look).await).found, 0, "also what was found before a restart");
+}
+
+#[tokio::test]
+async fn settings_of_deduplication_that_cannot_be_read_are_told_anew() {
+    let rig = rig();
+    let start = || BackgroundOrder::Start("dedup".into());
+    let note = |text: &'static str| {
+        let write = Write::put("background/dedup/told", text);
+        rig.drive.shared().store.write(vec![write], Durability::Through).unwrap();
+    };
+    note("{");
+    let fault = rig.drive.background(start()).await.unwrap_err();
+    assert_eq!(fault.blame, Blame::Corrupt, "{fault}");
+    assert!(fault.message.starts_with("what the service dedup was told cannot be read: "), "{fault}");
+    assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("--domain")), "{fault:?}");
+    note("{\"dedup\":{\"chunks\":\"1KiB\",\"kinetic\":true}}");
+    let services = told(&rig.drive, start()).await;
+    let settings = DedupSettings { chunks: "1KiB".into(), domains: vec![], kinetic: true };
+    assert!(services.iter().any(|service| service.dedup.as_ref() == Some(&settings)), "it is read by now: {services:?}");
 }
 
 #[tokio::test]
@@ -196,6 +275,7 @@ async fn dead_room_is_given_back_in_steps() {
     }
     let services = told(&drive, BackgroundOrder::Look).await;
     assert!(services[1].bytes > 1_000_000, "{services:?}");
+    until("it says what it gave back", async || told(&drive, BackgroundOrder::Look).await[1].found > 10_000_000).await;
     for number in (0..40).step_by(5) {
         assert_eq!(store.get(&[b'k', number]).unwrap().unwrap().0, value(number));
     }

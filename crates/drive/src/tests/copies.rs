@@ -1,5 +1,7 @@
 //! Runs copied between drives, and sessions that go on where another left off.
 
+use std::os::unix::fs::FileExt;
+
 use super::*;
 use futures::TryStreamExt;
 use pithead_door::{Pieces, RunPiece};
@@ -148,6 +150,25 @@ async fn a_damaged_value_is_not_sent_as_a_run() {
     pair.stores[0].write(vec![pithead_store::Write::delete(key)], pithead_store::Durability::Through).unwrap();
     let read: Result<Vec<RunPiece>, Fault> = pair.from.read_run(run_key(&pair.made)).await.unwrap().try_collect().await;
     let fault = read.unwrap_err();
+    assert!(fault.blame == Blame::Corrupt && fault.message.contains("00000001"), "{fault}");
+}
+
+/// As long as its value was in memory, a copy that is damaged on the medium passed for a whole one, and no repair found it.
+#[tokio::test]
+async fn a_run_is_read_where_it_is_stored() {
+    let Rig { drive, directory } = rig();
+    let large = LoadRequest { slice_rows: 100_000, ..load_request(1) };
+    let made = drive.load(large, batches(vec![Ok(batch(0..200_000))])).await.unwrap().run;
+    let read = async || drive.read_run(run_key(&made)).await.unwrap().try_collect::<Vec<RunPiece>>().await;
+    read().await.unwrap();
+    let (store, key) = (Arc::clone(&drive.shared().store), run_key(&made).slice(1).to_string());
+    let value = store.get(key.as_bytes()).unwrap().unwrap().0;
+    let segment = directory.path().join("segments/0000000000000001.seg");
+    let stored = std::fs::read(&segment).unwrap();
+    let at = stored.windows(64).position(|bytes| *bytes == value[10_000..10_064]).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&segment).unwrap().write_all_at(b"damaged", at as u64).unwrap();
+    assert_eq!(store.get(key.as_bytes()).unwrap().unwrap().0, value, "it is in memory");
+    let fault = read().await.unwrap_err();
     assert!(fault.blame == Blame::Corrupt && fault.message.contains("00000001"), "{fault}");
 }
 

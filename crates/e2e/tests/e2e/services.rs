@@ -275,7 +275,7 @@ fn services_run_beside_loads_and_kills() {
     assert_eq!(count("nation"), nations);
     until("the scrub goes on", || service(&address, "scrub")["steps"].as_u64() > Some(10));
     assert_eq!(service(&address, "scrub")["found"], 0);
-    // Its segment takes more values still, so the room that is dead there is not given back yet.
+    // What is dead in the segment that takes new values may be too little for that one to be sealed.
     until("compaction looks for dead room", || service(&address, "compaction")["steps"].as_u64() > Some(0));
     process.terminate();
     assert_eq!(done(&["check", &directory.path().display().to_string()]), "", "nothing is wrong");

@@ -41,14 +41,14 @@ impl Tail {
         self.measure(sample, seconds);
         if is_idle {
             // Strictness alone keeps the waits to one step.
-            return CoreGrant { share: 1.0, strict: true };
+            return CoreGrant { share: 1.0, strict: true, equal: false };
         }
         if sample.foreground >= FULL {
             self.share = FLOOR;
-            return CoreGrant { share: FLOOR, strict: false };
+            return CoreGrant { share: FLOOR, strict: false, equal: false };
         }
         if self.age > FRESH_SECONDS && self.quiet < PROBE_SECONDS {
-            return CoreGrant { share: FLOOR, strict: true };
+            return CoreGrant { share: FLOOR, strict: true, equal: false };
         }
         let room = 1.0 - sample.foreground;
         let meets = match (self.beside, self.alone) {
@@ -57,7 +57,7 @@ impl Tail {
         };
         let wanted = if meets { self.share * GROWTH } else { self.share / 2.0 };
         self.share = wanted.clamp(FLOOR, room.max(FLOOR));
-        CoreGrant { share: self.share, strict: true }
+        CoreGrant { share: self.share, strict: true, equal: false }
     }
 
     fn measure(&mut self, sample: &CoreSample, seconds: f64) {
@@ -105,7 +105,7 @@ mod tests {
     fn a_full_core_keeps_the_floor() {
         let mut tail = Tail::default();
         let full = CoreSample { foreground: 0.97, background: 0.0, queue_delay: 1e-3, arrivals: 9 };
-        assert_eq!(tail.grant(1.2, false, &full, 0.02), CoreGrant { share: FLOOR, strict: false });
-        assert_eq!(tail.grant(1.2, true, &full, 0.02), CoreGrant { share: 1.0, strict: true });
+        assert_eq!(tail.grant(1.2, false, &full, 0.02), CoreGrant { share: FLOOR, strict: false, equal: false });
+        assert_eq!(tail.grant(1.2, true, &full, 0.02), CoreGrant { share: 1.0, strict: true, equal: false });
     }
 }

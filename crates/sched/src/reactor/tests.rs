@@ -1,7 +1,8 @@
 use super::*;
 use std::collections::HashSet;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::sync::atomic::AtomicBool;
+use std::task::Poll;
 
 use futures::executor::block_on;
 
@@ -108,6 +109,42 @@ fn blocking_threads_are_bounded() {
         .collect();
     tasks.into_iter().for_each(|task| block_on(task).unwrap());
     assert!(most.load(Ordering::SeqCst) <= 2);
+}
+
+#[test]
+fn background_tasks_let_foreground_tasks_go_first() {
+    let pool = pool(1);
+    let order = Arc::<Mutex<Vec<Class>>>::default();
+    let (release, held) = mpsc::channel::<()>();
+    let holds = pool.spawn_on(0, Class::Foreground, async move {
+        let _ = held.recv();
+    });
+    let note = |class| {
+        let order = Arc::clone(&order);
+        pool.spawn_on(0, class, async move { order.lock().push(class) })
+    };
+    let tasks = [holds, note(Class::Background), note(Class::Foreground)];
+    drop(release);
+    tasks.into_iter().for_each(|task| block_on(task).unwrap());
+    assert_eq!(*order.lock(), [Class::Foreground, Class::Background]);
+}
+
+#[test]
+fn a_background_task_goes_on_beside_foreground_tasks_that_have_no_end() {
+    let pool = pool(1);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    // It could run whenever another task is looked at.
+    let endless = pool.spawn(
+        Class::Foreground,
+        poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            if over.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        }),
+    );
+    block_on(pool.spawn(Class::Background, async { tokio::task::yield_now().await })).unwrap();
+    is_over.store(true, Ordering::SeqCst);
+    block_on(endless).unwrap();
 }
 
 /// Compilations that take long kept calls waiting that do not.

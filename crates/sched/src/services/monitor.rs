@@ -23,6 +23,7 @@ pub(super) async fn monitor(shared: Arc<Shared>) {
         for (core, grant) in shared.cores.iter().zip(grants) {
             core.set(grant);
         }
+        shared.wake();
         tokio::time::sleep(shared.interval).await;
     }
 }

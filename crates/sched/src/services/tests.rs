@@ -1,9 +1,8 @@
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
 
 use super::monitor::load_between;
 use super::*;
-use crate::{Activity, PoolOptions, Progress, Stepped};
+use crate::{Activity, Class, PoolOptions, Progress, Stepped};
 
 /// Grants these, whatever the cores do.
 struct Fixed(Arc<Mutex<Vec<Grant>>>);
@@ -24,6 +23,7 @@ impl Governor for Fixed {
 struct Counting {
     steps: Arc<AtomicUsize>,
     blocks: bool,
+    reads: bool,
     act: Box<dyn FnMut(usize) -> Stepped + Send>,
     at: u64,
 }
@@ -40,6 +40,10 @@ impl Service for Counting {
 
     fn blocks(&self) -> bool {
         self.blocks
+    }
+
+    fn only_reads(&self) -> bool {
+        self.reads
     }
 
     fn progress(&self) -> Progress {
@@ -61,7 +65,7 @@ fn pool(reactors: usize) -> Arc<Pool> {
 }
 
 fn grant(share: f64) -> Grant {
-    Grant { share, strict: true }
+    Grant { share, strict: true, equal: false }
 }
 
 fn services(pool: &Arc<Pool>, grants: &[Grant]) -> (Services, Arc<Mutex<Vec<Grant>>>) {
@@ -71,7 +75,7 @@ fn services(pool: &Arc<Pool>, grants: &[Grant]) -> (Services, Arc<Mutex<Vec<Gran
 
 fn counting(act: impl FnMut(usize) -> Stepped + Send + 'static) -> (Box<Counting>, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(0));
-    (Box::new(Counting { steps: Arc::clone(&steps), blocks: false, act: Box::new(act), at: 0 }), steps)
+    (Box::new(Counting { steps: Arc::clone(&steps), blocks: false, reads: false, act: Box::new(act), at: 0 }), steps)
 }
 
 fn did(bytes: u64) -> impl FnMut(usize) -> Stepped {
@@ -257,6 +261,84 @@ fn blocking_steps_hold_no_reactor() {
     assert_eq!(futures::executor::block_on(pool.spawn(Class::Foreground, async { 7 })), Ok(7));
     release.send(()).unwrap();
     until("it is done", || activity(&services, "blocks") == Activity::Idle);
+}
+
+/// The cores on which the calling thread may run, and its priority.
+fn of_this_thread() -> (Vec<usize>, i32) {
+    let cores = core_affinity::get_core_ids().unwrap().iter().map(|core| core.id).collect();
+    let told = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // The name of a thread may have blanks, and ends at the last parenthesis.
+    let nice = told.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(16).unwrap();
+    (cores, nice.parse().unwrap())
+}
+
+type Threads = Arc<Mutex<Vec<(Vec<usize>, i32)>>>;
+
+/// A service whose steps block and note their threads.
+fn noting(reads: bool) -> (Box<Counting>, Threads) {
+    let threads = Threads::default();
+    let noted = Arc::clone(&threads);
+    let (mut service, _) = counting(move |_| {
+        noted.lock().push(of_this_thread());
+        Stepped::Did { bytes: 1 }
+    });
+    (service.blocks, service.reads) = (true, reads);
+    (service, threads)
+}
+
+/// Steps that blocked ran on threads that were pinned to all cores in turn, whatever core had been chosen.
+#[test]
+fn steps_that_block_run_on_the_core_that_was_chosen() {
+    let ids: Vec<usize> = core_affinity::get_core_ids().unwrap().iter().map(|core| core.id).take(2).collect();
+    let options = PoolOptions { name: "t".into(), cores: Some(ids.clone()), reactors: 0, blocking_threads_max: 2 };
+    let pool = Arc::new(Pool::new(options).unwrap());
+    let only = |chosen: usize| (0..ids.len()).map(|core| grant(if core == chosen { 1.0 } else { 0.0 })).collect::<Vec<_>>();
+    for reads in [true, false] {
+        let (services, grants) = services(&pool, &only(0));
+        let (service, threads) = noting(reads);
+        services.add("notes", service, false);
+        for (index, id) in ids.iter().enumerate().chain([(0, &ids[0])]) {
+            *grants.lock() = only(index);
+            until("it has moved", || threads.lock().last().is_some_and(|(cores, _)| cores == &[*id]));
+            let before = services.cores()[index].steps;
+            threads.lock().clear();
+            until("steps", || threads.lock().len() > 200);
+            assert!(threads.lock().iter().all(|(cores, _)| cores == &[*id]), "some ran elsewhere");
+            assert!(services.cores()[index].steps > before, "they count as this core's");
+        }
+        services.remove("notes");
+    }
+}
+
+#[test]
+fn steps_that_only_read_have_the_lowest_priority_unless_they_are_equals() {
+    let (_, own) = of_this_thread();
+    for (reads, equal, nice) in [(true, false, crate::cores::NICE_MAX), (false, false, own), (true, true, own)] {
+        let pool = pool(1);
+        let (services, _) = services(&pool, &[Grant { equal, ..grant(1.0) }]);
+        let (service, threads) = noting(reads);
+        services.add("notes", service, false);
+        until("steps", || threads.lock().len() > 100);
+        services.remove("notes");
+        let seen: std::collections::BTreeSet<i32> = threads.lock().iter().map(|(_, nice)| *nice).collect();
+        assert_eq!(seen, [nice].into(), "reads {reads}, equal {equal}");
+    }
+}
+
+/// Each step of another core woke it.
+#[test]
+fn a_core_that_gives_nothing_is_not_woken() {
+    let pool = pool(2);
+    let (services, _) = services(&pool, &[grant(1.0), grant(0.0)]);
+    for blocks in [false, true] {
+        let (mut service, steps) = counting(did(1));
+        service.blocks = blocks;
+        services.add("counts", service, false);
+        until("its driver has begun", || steps.load(Ordering::SeqCst) > 100 && pool.counts(1).background_ns > 0);
+        let before = pool.counts(1).background_ns;
+        until("steps", || steps.load(Ordering::SeqCst) > 1_000);
+        assert_eq!(pool.counts(1).background_ns, before);
+    }
 }
 
 #[test]

@@ -121,7 +121,9 @@ impl Emptying {
     }
 
     fn commit(&mut self, core: &Core, done: &mut Compacted) -> Result<(), StoreError> {
-        done.moved_bytes += std::mem::replace(&mut self.moves, Moves::new(core)).commit(core)?;
+        let moved_bytes = std::mem::replace(&mut self.moves, Moves::new(core)).commit(core)?;
+        core.segments.shrank(-(moved_bytes as i64));
+        done.moved_bytes += moved_bytes;
         Ok(())
     }
 

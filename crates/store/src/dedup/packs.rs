@@ -53,6 +53,10 @@ impl PackWork {
         matches!(self.phase, Phase::Hash { .. })
     }
 
+    pub fn only_reads(&self) -> bool {
+        matches!(self.phase, Phase::Measure | Phase::Read { .. })
+    }
+
     pub fn step(&mut self, core: &Core, table: &mut Table, chunking: Chunking, bytes_max: u64) -> Result<Did, StoreError> {
         match &mut self.phase {
             Phase::Measure => self.measure(core, table),

@@ -58,6 +58,10 @@ impl ValueWork {
         matches!(self.phase, Phase::Hash)
     }
 
+    pub fn only_reads(&self) -> bool {
+        matches!(self.phase, Phase::Read | Phase::Match)
+    }
+
     pub fn step(&mut self, core: &Core, table: &mut Table, chunking: Chunking, bytes_max: u64) -> Result<Did, StoreError> {
         match &mut self.phase {
             Phase::Read => {

@@ -41,6 +41,11 @@ fn steps(store: &DiskStore, seed: u64) -> (Vec<Model>, bool) {
                 (Some(visible), tended, false)
             }
             2 if step > STEPS / 2 => (Some(visible), store.compact_now().map(drop), false),
+            // As a drive does, until the open segment has been sealed for what is dead in it.
+            3 if step > STEPS / 3 => {
+                let stepped = (0..40).try_for_each(|_| store.compact_step(64 << 10).map(drop));
+                (Some(visible), stepped, false)
+            }
             kind => {
                 let batch = random_batch(&mut rng, &visible, &mut next);
                 let durability = if kind < 8 { Durability::Through } else { Durability::Back };

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use parking_lot::Mutex;
 
@@ -51,8 +52,8 @@ impl Segments {
     }
 
     fn of(medium: Arc<dyn Medium>, segment_bytes: u64, state: SegmentsState) -> Self {
-        let (forgotten, unlinking) = (Mutex::default(), Mutex::default());
-        Self { medium, segment_bytes, state: state.into(), handles: new_handles(), forgotten, unlinking }
+        let (forgotten, unlinking, given_back) = (Mutex::default(), Mutex::default(), AtomicI64::default());
+        Self { medium, segment_bytes, state: state.into(), handles: new_handles(), forgotten, unlinking, given_back }
     }
 
     /// Called after the index was opened again, which may have lost commits.

@@ -139,6 +139,79 @@ fn compaction_ends_with_an_account_that_is_wrong() {
     }
 }
 
+/// Steps until there is nothing to do, however often they look.
+fn steps(store: &DiskStore) -> u64 {
+    let round = || std::iter::from_fn(|| store.compact_step(1 << 18).unwrap()).sum::<u64>();
+    (0..3).map(|_| round()).sum()
+}
+
+/// A store that nobody fills kept the dead room of its newest segment for ever, however often it was opened.
+#[test]
+fn dead_room_of_the_open_segment_comes_back_once_nobody_writes_to_it() {
+    for (no_punch, reopens) in [(false, false), (false, true), (true, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path());
+        // Half of a segment, so that the next process goes on with it.
+        store.through((0..4).map(|n| put(&format!("k{n}"), value(n, 1 << 19))).collect()).unwrap();
+        store.through((1..4).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+        if reopens {
+            drop(store);
+            store = open(dir.path());
+        }
+        store.core.work.state.lock().no_punch = no_punch;
+        assert_eq!(store.compact_step(1 << 18).unwrap(), None, "somebody may be writing");
+        assert_eq!(store.usage().unwrap().dead_bytes, 3 << 19);
+        assert!(steps(&store) >= 1 << 19);
+        store.flush().unwrap();
+        let used = store.usage().unwrap();
+        assert_eq!((used.dead_bytes, used.given_back_bytes), (0, 3 << 19), "{no_punch} {reopens}");
+        assert!(store.core.segments.open_one().is_none_or(|open| open.row.written == 1 << 19), "only what was copied");
+        drop(store);
+        assert!(taken(dir.path()) < 1 << 20, "{} {no_punch} {reopens}", taken(dir.path()));
+        let store = open(dir.path());
+        assert_eq!(store.held("k0").unwrap(), value(0, 1 << 19));
+        assert_eq!(store.keys(), ["k0"]);
+        store.through(vec![put("k9", value(9, 1 << 19))]).unwrap();
+        assert_eq!(store.held("k9").unwrap(), value(9, 1 << 19), "it goes on as ever");
+    }
+}
+
+#[test]
+fn an_open_segment_stays_while_it_is_written_to_or_hardly_anything_in_it_is_dead() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.through(vec![put("k", value(0, 1 << 19))]).unwrap();
+    for n in 1..6 {
+        store.through(vec![put("k", value(n, 1 << 19))]).unwrap();
+        assert_eq!(store.compact_step(1 << 18).unwrap(), None, "{n}: written to since the last look");
+    }
+    assert_eq!(segment_paths(dir.path()).len(), 1);
+    assert!(steps(&store) > 0);
+    store.through((0..8).map(|n| put(&format!("other{n}"), value(n, LARGE))).collect()).unwrap();
+    store.through(vec![delete("other1")]).unwrap();
+    assert_eq!(steps(&store), 0, "an eighth is dead");
+    assert!(store.core.segments.open_one().is_some());
+}
+
+#[test]
+fn an_open_segment_goes_when_nothing_in_it_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.through((0..4).map(|n| put(&format!("k{n}"), value(n, LARGE))).collect()).unwrap();
+    let staged = store.stage(value(4, LARGE)).unwrap();
+    store.through((0..4).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+    steps(&store);
+    store.flush().unwrap();
+    assert_eq!(segment_paths(dir.path()).len(), 1, "a value in it may still get a key");
+    store.adopt(vec![("k4".into(), staged)], vec![]).unwrap();
+    steps(&store);
+    assert_eq!((store.held("k4").unwrap(), store.usage().unwrap().dead_bytes), (value(4, LARGE), 0));
+    store.through(vec![delete("k4")]).unwrap();
+    steps(&store);
+    store.flush().unwrap();
+    assert!(segment_paths(dir.path()).is_empty());
+}
+
 /// The last values in a segment die while holes are being punched into it.
 #[test]
 fn a_segment_may_go_while_it_is_punched() {
