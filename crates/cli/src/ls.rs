@@ -5,7 +5,9 @@ use std::io::Write;
 
 use clap::Args;
 use pithead_host::Host;
-use pithead_model::{Blame, Bytes, ColumnSummary, Dataset, DatasetName, Fault, Partitioning, SortKey, View, near_names};
+use pithead_model::{
+    Blame, Bytes, ColumnSummary, Dataset, DatasetName, DriveId, Fault, Partition, Partitioning, SortKey, View, near_names,
+};
 use serde_json::{Value as Json, json};
 
 use crate::error::CliError;
@@ -65,10 +67,13 @@ pub(crate) async fn run(args: LsArgs) -> Result<(), CliError> {
 
 /// Writes a table of datasets, or what is known of one.
 pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match selected(host, name).await? {
+    let selected = selected(host, name).await?;
+    let drives = host.fleet().connected();
+    let is_nowhere = |id| drives.is_nowhere(id);
+    match selected {
         Selected::Datasets(datasets, views) => {
             if !datasets.is_empty() || views.is_empty() {
-                datasets_grid(&datasets).write(out)?;
+                datasets_grid(&datasets, &is_nowhere).write(out)?;
             }
             if !views.is_empty() {
                 views_grid(&views).write(out)?;
@@ -77,7 +82,7 @@ pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Res
         Selected::View(one) => write_view(&one.0, &one.1, out)?,
         Selected::One(one) => {
             let (name, dataset) = *one;
-            write_facts(&name, &dataset, out)?;
+            write_facts(&name, &dataset, &is_nowhere, out)?;
             columns_grid(&dataset).write(out)?;
         }
     }
@@ -96,10 +101,13 @@ async fn selected(host: &Host, name: Option<&str>) -> Result<Selected, CliError>
 }
 
 async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match selected(host, name).await? {
+    let selected = selected(host, name).await?;
+    let drives = host.fleet().connected();
+    let is_nowhere = |id| drives.is_nowhere(id);
+    match selected {
         Selected::Datasets(datasets, views) => {
             for (name, dataset) in &datasets {
-                writeln!(out, "{}", dataset_json(name, dataset))?;
+                writeln!(out, "{}", dataset_json(name, dataset, &is_nowhere))?;
             }
             for (name, view) in &views {
                 writeln!(out, "{}", view_json(name, view))?;
@@ -107,7 +115,7 @@ async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<()
         }
         Selected::View(one) => writeln!(out, "{}", view_json(&one.0, &one.1))?,
         Selected::One(one) => {
-            let mut object = dataset_json(&one.0, &one.1);
+            let mut object = dataset_json(&one.0, &one.1, &is_nowhere);
             object["columns"] = columns_json(&one.1);
             object["metadata"] = json!(one.1.metadata);
             writeln!(out, "{object}")?;
@@ -194,7 +202,7 @@ fn view_json(name: &DatasetName, view: &View) -> Json {
     })
 }
 
-fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
+fn datasets_grid(datasets: &[(DatasetName, Dataset)], is_nowhere: &impl Fn(DriveId) -> bool) -> Grid {
     use Align::{Left, Right};
     let mut grid = Grid::of(&[
         ("dataset", Left),
@@ -214,7 +222,7 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
             grouped(dataset.slices()),
             Bytes(dataset.bytes()).to_string(),
             dataset.partitions.len().to_string(),
-            copies_text(dataset),
+            copies_text(dataset, is_nowhere),
             partitioning_text(&dataset.partitioning),
             sort_text(&dataset.sort),
             dataset.encoding.clone(),
@@ -223,7 +231,12 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
     grid
 }
 
-fn write_facts(name: &DatasetName, dataset: &Dataset, out: &mut Sink) -> Result<(), CliError> {
+fn write_facts(
+    name: &DatasetName,
+    dataset: &Dataset,
+    is_nowhere: &impl Fn(DriveId) -> bool,
+    out: &mut Sink,
+) -> Result<(), CliError> {
     writeln!(
         out,
         "{name}: {} rows in {} slices, {} stored as {} in {} partitions by {}, copies: {}",
@@ -233,7 +246,7 @@ fn write_facts(name: &DatasetName, dataset: &Dataset, out: &mut Sink) -> Result<
         dataset.encoding,
         dataset.partitions.len(),
         partitioning_text(&dataset.partitioning),
-        copies_text(dataset),
+        copies_text(dataset, is_nowhere),
     )?;
     if !dataset.sort.is_empty() {
         writeln!(out, "sorted by {}", sort_text(&dataset.sort))?;
@@ -286,9 +299,15 @@ fn partitioning_text(partitioning: &Partitioning) -> String {
 }
 
 /// How many copies there are, and of how many that is too few.
-fn copies_text(dataset: &Dataset) -> String {
-    let fewest = dataset.partitions.iter().map(|partition| partition.copies.len()).min().unwrap_or(dataset.copies);
-    if fewest < dataset.copies { format!("{fewest} of {}", dataset.copies) } else { dataset.copies.to_string() }
+fn copies_text(dataset: &Dataset, is_nowhere: &impl Fn(DriveId) -> bool) -> String {
+    let there = copies_there(dataset, is_nowhere);
+    if there < dataset.copies { format!("{there} of {}", dataset.copies) } else { dataset.copies.to_string() }
+}
+
+/// The copies that each partition has at least. Those on drives in whose place others answer are none any more.
+fn copies_there(dataset: &Dataset, is_nowhere: &impl Fn(DriveId) -> bool) -> usize {
+    let there = |partition: &Partition| partition.copies.iter().filter(|id| !is_nowhere(**id)).count();
+    dataset.partitions.iter().map(there).min().unwrap_or(dataset.copies)
 }
 
 fn sort_text(sort: &[SortKey]) -> String {
@@ -296,7 +315,7 @@ fn sort_text(sort: &[SortKey]) -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
-fn dataset_json(name: &DatasetName, dataset: &Dataset) -> Json {
+fn dataset_json(name: &DatasetName, dataset: &Dataset, is_nowhere: &impl Fn(DriveId) -> bool) -> Json {
     json!({
         "name": name.to_string(),
         "rows": dataset.rows(),
@@ -304,6 +323,7 @@ fn dataset_json(name: &DatasetName, dataset: &Dataset) -> Json {
         "stored_bytes": dataset.bytes(),
         "partitions": dataset.partitions.len(),
         "copies": dataset.copies,
+        "copies_there": copies_there(dataset, is_nowhere),
         "partitioned_by": partitioning_text(&dataset.partitioning),
         "sorted_by": sort_text(&dataset.sort),
         "encoding": dataset.encoding,
@@ -333,7 +353,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::{DataType, Field, Schema};
-    use pithead_model::{DatasetId, DriveId, LoadId, Partition, Run, Value};
+    use pithead_model::{DatasetId, LoadId, Run, Value};
 
     use super::*;
 
@@ -370,13 +390,22 @@ mod tests {
 
     #[test]
     fn datasets_and_columns_make_tables() {
-        let all = shown(&datasets_grid(&[("lab.t".parse().unwrap(), dataset())]));
+        let all = shown(&datasets_grid(&[("lab.t".parse().unwrap(), dataset())], &|_| false));
         assert!(
             all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | 1 of 2 | hash(day)      | day desc  | vortex"),
             "{all}"
         );
         let one = shown(&columns_grid(&dataset()));
         assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
+    }
+
+    #[test]
+    fn copies_on_drives_that_were_replaced_are_none() {
+        let mut dataset = dataset();
+        dataset.partitions[0].copies = vec![DriveId(1), DriveId(2)];
+        assert_eq!(copies_text(&dataset, &|_| false), "2");
+        assert_eq!(copies_text(&dataset, &|id| id == DriveId(2)), "1 of 2");
+        assert_eq!(copies_text(&dataset, &|_| true), "0 of 2");
     }
 
     #[test]

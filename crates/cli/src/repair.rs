@@ -1,7 +1,7 @@
 //! `pithead repair`: all copies are checked and mended, or a lost drive's are made anew.
 
 use clap::Args;
-use pithead_fleet::{RepairReport, RepairSpec};
+use pithead_fleet::{AwayDrive, RepairReport, RepairSpec};
 use pithead_model::{Blame, Bytes, DriveId, Fault};
 
 use crate::apart::apart;
@@ -21,7 +21,7 @@ Examples:
 /// Without --lost, every run is read on each of its drives. What is missing or damaged is written anew from another copy,
 /// and copies that a dataset lacks are made. With --lost, the copies of that drive are made anew on the others, and
 /// another drive becomes home where it was. Queries run on meanwhile. The exit code is 1 if something stays lost,
-/// damaged or undone.
+/// damaged or undone, or if a drive is away, so that what it has was not checked.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RepairArgs {
@@ -87,7 +87,7 @@ fn summary(report: &RepairReport) -> String {
 /// What stays lost or damaged is an error, said once for each.
 fn verdict(report: &RepairReport, said: bool, lost: Option<DriveId>) -> Result<(), CliError> {
     let kept: Vec<_> = report.lost.iter().filter(|lost| !report.dropped.contains(&lost.name.to_string())).collect();
-    if kept.is_empty() && report.damaged.is_empty() && report.failed.is_empty() {
+    if kept.is_empty() && report.damaged.is_empty() && report.failed.is_empty() && report.away.is_empty() {
         return Ok(());
     }
     if !said {
@@ -104,11 +104,19 @@ fn verdict(report: &RepairReport, said: bool, lost: Option<DriveId>) -> Result<(
         for what in &report.damaged {
             say(&Fault::new(Blame::Corrupt, what.clone()).hint("no good copy was found; load the dataset again"));
         }
+        report.away.iter().for_each(|away| say(&away_fault(away)));
         for what in &report.failed {
             say(&Fault::new(Blame::Device, what.clone()).hint("`pithead status` shows the drives; then run the repair again"));
         }
     }
     Err(CliError::Said(if kept.is_empty() && report.damaged.is_empty() { Blame::Device } else { Blame::Corrupt }))
+}
+
+/// What is said of a drive that is not reached.
+fn away_fault(away: &AwayDrive) -> Fault {
+    let AwayDrive { drive, why } = away;
+    let fault = Fault::new(Blame::Device, format!("drive {drive} is away, and its copies were not checked: {why}"));
+    fault.hint(format!("start it, or name its address, too; if it is gone for good: pithead repair --lost {drive}"))
 }
 
 #[cfg(test)]
@@ -141,5 +149,14 @@ mod tests {
         assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Device))));
         report.damaged.push("x".into());
         assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Corrupt))));
+    }
+
+    #[test]
+    fn a_drive_that_is_away_is_a_failure_with_a_way_out() {
+        let away = AwayDrive { drive: DriveId(7), why: "another drive answers at a:1 in its place".into() };
+        let hint = away_fault(&away).hint.unwrap();
+        assert!(hint.contains("pithead repair --lost 0000000000000007"), "{hint}");
+        let report = RepairReport { away: vec![away], ..Default::default() };
+        assert!(matches!(verdict(&report, true, None), Err(CliError::Said(Blame::Device))));
     }
 }

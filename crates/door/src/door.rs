@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Blame, Directory, DriveId, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
 use crate::attached::Attachments;
 use crate::background::{BackgroundOrder, BackgroundStatus};
@@ -38,8 +38,15 @@ pub trait Door: Send + Sync + Debug {
         false
     }
 
-    /// First contact. Either end refuses a protocol that is not its own.
+    /// First contact. Either end refuses a protocol that is not its own. Whichever drive is behind the door answers, also where
+    /// [`Door::only_to`] made the door.
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault>;
+
+    /// A door to the same place whose calls only this drive answers: another one that stands there instead, by now or later,
+    /// refuses them with [`pithead_model::Blame::Device`] and changes nothing. None: the drive behind this door stays the same.
+    fn only_to(&self, _drive: DriveId) -> Option<Arc<dyn Door>> {
+        None
+    }
 
     /// OPEN: binds a sub-plan to slices, grants threads and reserves memory, or answers busy.
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault>;

@@ -193,7 +193,7 @@ fn wait_for_word(lines: &Receiver<String>, text: &str) -> String {
     panic!("the drive did not say {text:?}; it said:\n{}", said.join("\n"))
 }
 
-/// Changes, in the folder of a drive that does not run, a byte of a value in each segment file.
+/// Changes, in a drive's folder, a byte of a value in each segment file. A drive that runs is told nothing of it.
 pub fn damage(data: &Path) {
     for entry in std::fs::read_dir(data.join("segments")).unwrap() {
         let file = std::fs::File::options().read(true).write(true).open(entry.unwrap().path()).unwrap();

@@ -15,8 +15,9 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
-    Attachments, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads,
-    ManifestReceipt, MarkRun, Marked, MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events,
+    Granted, Hello, LoadRequest, Loads, ManifestReceipt, MarkRun, Marked, MergeRuns, OpenRequest, OpenSession, Opened,
+    PartitionUse, Pieces, RunPiece, ServiceStatus, Welcome,
 };
 use pithead_model::{
     Annotation, Blame, ByLevel, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId,
@@ -69,6 +70,12 @@ pub struct FakeDoor {
     pub discards_hang: AtomicBool,
     /// Nothing answers.
     pub is_down: AtomicBool,
+    /// The drive that stands in its place by now: only that one answers.
+    pub replaced_by: Mutex<Option<Arc<FakeDoor>>>,
+    /// What its scrub has found damaged.
+    pub damaged: Mutex<Vec<String>>,
+    /// Times that a run was asked for.
+    pub runs_read: AtomicU32,
     /// Commits that another host gets ahead of.
     pub conflicts: AtomicU32,
     /// Commits whose answer gets lost, with and without the change having been made.
@@ -78,8 +85,13 @@ pub struct FakeDoor {
 
 impl FakeDoor {
     pub fn new(id: u64) -> Arc<Self> {
+        Self::at(&format!("fake-{id}"), id)
+    }
+
+    /// The same at a place that may be another one's, too.
+    pub fn at(label: &str, id: u64) -> Arc<Self> {
         Arc::new(Self {
-            label: format!("fake-{id}"),
+            label: label.to_owned(),
             id: DriveId(id),
             protocol: AtomicU32::new(PROTOCOL_VERSION),
             stored: Mutex::default(),
@@ -103,10 +115,19 @@ impl FakeDoor {
             drops_when_read: AtomicBool::new(false),
             discards_hang: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
+            replaced_by: Mutex::default(),
+            damaged: Mutex::default(),
+            runs_read: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
             answers_lost: AtomicU32::new(0),
             commits_lost: AtomicU32::new(0),
         })
+    }
+
+    /// Puts a run there, as a load would have.
+    pub fn keep(&self, run: &SliceKey, rows: Vec<RecordBatch>) {
+        self.names.lock().insert(run.dataset, run.name.clone());
+        self.stored.lock().insert((run.dataset, run.load, run.partition), rows);
     }
 
     pub fn rows(&self) -> usize {
@@ -116,6 +137,7 @@ impl FakeDoor {
     fn check(&self) -> Result<(), Fault> {
         match self.is_down.load(Ordering::Relaxed) {
             true => Err(Fault::new(Blame::Device, "does not answer")),
+            false if self.replaced_by.lock().is_some() => Err(Fault::new(Blame::Device, "another drive is here now")),
             false => Ok(()),
         }
     }
@@ -237,6 +259,10 @@ impl Door for FakeDoor {
     }
 
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
+        let other = self.replaced_by.lock().clone();
+        if let Some(other) = other {
+            return other.hello(hello).await;
+        }
         self.check()?;
         Ok(Welcome {
             protocol: self.protocol.load(Ordering::Relaxed),
@@ -246,11 +272,23 @@ impl Door for FakeDoor {
             encodings: vec!["vortex".into(), "arrow".into()],
             threads: 1,
             link_bits_per_second: None,
+            profile: None,
             cpu_share: 1.0,
             merges: self.merges.load(Ordering::Relaxed),
             attaches: self.attached.lock().is_some(),
             beneath: self.beneath.lock().clone(),
         })
+    }
+
+    fn only_to(&self, drive: DriveId) -> Option<Arc<dyn Door>> {
+        let other = self.replaced_by.lock().clone().filter(|other| other.id == drive)?;
+        Some(other)
+    }
+
+    async fn background(&self, _order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        self.check()?;
+        let scrub = ServiceStatus { name: "scrub".into(), damaged: self.damaged.lock().clone(), ..ServiceStatus::default() };
+        Ok(BackgroundStatus { services: vec![scrub], ..BackgroundStatus::default() })
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
@@ -406,6 +444,7 @@ impl Door for FakeDoor {
 
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         self.check()?;
+        self.runs_read.fetch_add(1, Ordering::Relaxed);
         if self.drops_when_read.load(Ordering::Relaxed) {
             self.drop_run(&run);
         }
@@ -523,6 +562,7 @@ impl Door for FakeDoor {
             domains: self.manifests.lock().values().map(domain_at).collect(),
             partitions,
             link_bits_per_second: None,
+            profile: None,
             cpu_share: 1.0,
             medium_bytes_per_second: None,
             work: ByLevel::default(),

@@ -41,7 +41,7 @@ pub(crate) struct Catalog {
 struct Homes {
     by_domain: BTreeMap<String, DriveId>,
     /// Drives that were asked. Another one may know more.
-    asked: usize,
+    asked: Vec<DriveId>,
 }
 
 /// A domain with what was attached laid over it, and what it was made of.
@@ -68,7 +68,7 @@ impl Catalog {
     /// Asks every drive for the domains whose manifest it keeps.
     pub(crate) async fn discover(drives: &Drives, default_domain: &str) -> Result<Self, Fault> {
         let looking = Arc::new(Looking::new());
-        let homes = Homes { by_domain: find_homes(drives).await?, asked: drives.all().len() };
+        let homes = Homes { by_domain: find_homes(drives).await?, asked: drives.ids() };
         Ok(Self {
             default_domain: default_domain.to_owned(),
             homes: Mutex::new(homes),
@@ -231,7 +231,7 @@ impl Catalog {
     async fn look_around(&self, name: &str, drives: &Drives) -> Result<(), Fault> {
         let known = {
             let homes = self.homes.lock();
-            homes.by_domain.contains_key(name) && homes.asked == drives.all().len()
+            homes.by_domain.contains_key(name) && homes.asked == drives.ids()
         };
         if known { Ok(()) } else { self.rediscover(drives).await }
     }
@@ -241,7 +241,7 @@ impl Catalog {
         let found = find_homes(drives).await?;
         let mut homes = self.homes.lock();
         homes.by_domain.extend(found);
-        homes.asked = drives.all().len();
+        homes.asked = drives.ids();
         Ok(())
     }
 

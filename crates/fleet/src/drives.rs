@@ -22,13 +22,15 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) const HEDGE_WAIT: Duration = Duration::from_secs(1);
 /// How long a statement waits for drives that are tried again, which mostly answer at once if they are back.
 const GLANCE_WAIT: Duration = Duration::from_millis(100);
+/// How often the drives that are reached are asked whether one of them is a drive that a manifest names and nobody knows.
+const SEEK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a drive that failed is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
 /// A drive that answered.
 #[derive(Clone, Debug)]
 pub struct ConnectedDrive {
-    /// The way to it.
+    /// The way to it, and to no other drive that is put in its place.
     pub door: Arc<dyn Door>,
     /// What it said at first contact, its identity among it.
     pub welcome: Welcome,
@@ -44,6 +46,11 @@ pub struct AbsentDrive {
 }
 
 impl ConnectedDrive {
+    /// A drive that has said who it is. What is asked of it from now on is asked of no other one.
+    fn met(door: Arc<dyn Door>, welcome: Welcome) -> Self {
+        Self { door: door.only_to(welcome.drive).unwrap_or(door), welcome }
+    }
+
     /// Its identity.
     pub fn id(&self) -> DriveId {
         self.welcome.drive
@@ -61,6 +68,8 @@ pub struct Drives {
     reached: Vec<ConnectedDrive>,
     absent: Vec<AbsentDrive>,
     suspects: Suspects,
+    /// Drives that were reached, and where another drive answers in their place by now.
+    replaced: BTreeMap<DriveId, String>,
 }
 
 impl Drives {
@@ -98,8 +107,88 @@ impl Drives {
     pub fn not_connected(&self, ids: &[DriveId]) -> Fault {
         let names: Vec<String> = ids.iter().map(|id| self.name(*id)).collect();
         let (noun, verb) = if names.len() == 1 { ("drive", "is") } else { ("drives", "are") };
-        let fault = Fault::new(Blame::Device, format!("{noun} {} {verb} not connected", names.join(" and ")));
-        self.with_absent(fault).hint("connect to all drives of the domain")
+        let mut fault = Fault::new(Blame::Device, format!("{noun} {} {verb} not connected", names.join(" and ")));
+        let replaced: Vec<(&DriveId, &String)> = ids.iter().filter_map(|id| self.replaced.get_key_value(id)).collect();
+        for (id, place) in &replaced {
+            fault.message = format!("{}; another drive is at {place} in place of {id}", fault.message);
+        }
+        let hint = match replaced.first() {
+            Some((id, _)) => format!("if drive {id} is gone for good: `pithead repair --lost {id}`"),
+            None => "connect to all drives of the domain".to_owned(),
+        };
+        self.with_absent(fault).hint(hint)
+    }
+
+    /// Where another drive answers in the place of one that was reached before.
+    pub fn replaced(&self, id: DriveId) -> Option<&str> {
+        self.replaced.get(&id).map(String::as_str)
+    }
+
+    /// The drives that this host has reached by now, be they replaced or not.
+    pub(crate) fn met(&self) -> impl Iterator<Item = DriveId> + '_ {
+        self.reached.iter().map(ConnectedDrive::id).chain(self.replaced.keys().copied())
+    }
+
+    /// Whether a drive is at none of this host's addresses, for all that they say: another one has taken its place, or each
+    /// address answers as another drive. One that may only be slow or down is not meant.
+    pub fn is_nowhere(&self, id: DriveId) -> bool {
+        self.find(id).is_none() && (self.replaced.contains_key(&id) || self.absent.is_empty())
+    }
+
+    /// Why a drive is not there, for all that is known.
+    pub(crate) fn why_away(&self, id: DriveId) -> String {
+        match self.replaced(id) {
+            Some(place) => format!("another drive answers at {place} in its place"),
+            None if self.absent.is_empty() => "each address that was named answers as another drive".to_owned(),
+            None => {
+                let why: Vec<&str> = self.absent.iter().map(|absent| absent.fault.message.as_str()).collect();
+                why.join("; ")
+            }
+        }
+    }
+
+    /// The drives at whose addresses another one may be by now: those that failed a moment ago, and those that are in the place
+    /// of one that may come back.
+    fn to_greet_again(&self) -> Vec<Arc<dyn Door>> {
+        let again = self.reached.iter().filter(|drive| self.suspects.has(drive.id()) || self.is_in_place(drive));
+        again.map(|drive| Arc::clone(&drive.door)).collect()
+    }
+
+    /// Whether a drive is in the place of another one that was reached before.
+    pub(crate) fn is_in_place(&self, drive: &ConnectedDrive) -> bool {
+        self.replaced.values().any(|place| place == drive.label())
+    }
+
+    /// Puts a drive where it has answered. Another one that was reached there before is not there any more.
+    fn put(&mut self, drive: ConnectedDrive) -> Result<(), Fault> {
+        let place = drive.label().to_owned();
+        let is_here = |known: &ConnectedDrive| known.label() == place;
+        let former = self.reached.iter().find(|known| is_here(known)).map(ConnectedDrive::id);
+        if former == Some(drive.id()) {
+            return Ok(());
+        }
+        let mut reached: Vec<ConnectedDrive> = self.reached.iter().filter(|known| !is_here(known)).cloned().collect();
+        if let Some(former) = former {
+            tracing::warn!("drive {} answers at {place} in place of drive {former}", drive.id());
+            self.replaced.insert(former, place.clone());
+            self.reached = reached.clone();
+        }
+        reached.push(drive.clone());
+        match in_order(reached) {
+            Ok(reached) => {
+                self.reached = reached;
+                self.replaced.remove(&drive.id());
+                self.absent.retain(|absent| absent.door.label() != place);
+                Ok(())
+            }
+            Err(fault) => {
+                // Tried again, as the other one may be about to move.
+                if former.is_some() {
+                    self.absent.push(AbsentDrive { door: drive.door, fault: fault.clone() });
+                }
+                Err(fault)
+            }
+        }
     }
 
     /// The fault with the drives named that were not reached.
@@ -140,11 +229,14 @@ pub(crate) struct Connections {
     /// The functions that the host may ask for. What a drive lacks of them is not asked of it.
     functions: Arc<[String]>,
     tried: Mutex<Instant>,
+    /// Drives that manifests name and that are not reached, and when they were last sought where others are.
+    sought: Mutex<BTreeMap<DriveId, Instant>>,
     /// Wait for answers; they end with this.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The drives that have answered, which grow when a late answer to a greeting comes.
+/// The drives that have answered, which grow when a late answer to a greeting comes, and change when a drive is put in the
+/// place of another one.
 #[derive(Debug)]
 struct GreetedDrives {
     now: Mutex<Arc<Drives>>,
@@ -168,7 +260,7 @@ impl Connections {
         let (mut reached, mut absent, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (door, answer) in doors.into_iter().zip(answers) {
             match answer {
-                Some(Ok(welcome)) => reached.push(ConnectedDrive { door, welcome }),
+                Some(Ok(welcome)) => reached.push(ConnectedDrive::met(door, welcome)),
                 Some(Err(fault)) if fault.blame == Blame::Device => absent.push(AbsentDrive { door, fault }),
                 Some(Err(fault)) => faults.push((door.label().to_owned(), fault)),
                 None => absent.push(AbsentDrive { fault: no_answer(HEDGE_WAIT).at_drive(door.label()), door }),
@@ -183,9 +275,10 @@ impl Connections {
         for drive in &absent {
             tracing::warn!("going on without a drive: {}", drive.fault.message);
         }
-        let drives = Drives { reached: in_order(reached)?, absent, suspects: Suspects::default() };
+        let drives = Drives { reached: in_order(reached)?, absent, ..Drives::default() };
         let known = Arc::new(GreetedDrives { now: Mutex::new(Arc::new(drives)), greetings: watch::Sender::new(0) });
-        let fleet = Self { known, functions, tried: Mutex::new(Instant::now()), tasks: Mutex::default() };
+        let tried = Mutex::new(Instant::now());
+        let fleet = Self { known, functions, tried, sought: Mutex::default(), tasks: Mutex::default() };
         fleet.await_answers(greetings);
         Ok(fleet)
     }
@@ -225,39 +318,71 @@ impl Connections {
                 false => Err(same_drive(known, door.label())),
             };
         }
-        let drive = ConnectedDrive { door, welcome };
+        let drive = ConnectedDrive::met(door, welcome);
         self.known.add(drive.clone())?;
         Ok(drive)
     }
 
-    /// Greets those that are missing, unless that was just now, or goes on. Whether it was begun.
+    /// The same, after those that failed a moment ago have said who they are, or have had their time: another drive may be in
+    /// the place of one by now.
+    pub(crate) async fn looked_at_again(&self) -> Arc<Drives> {
+        let again = self.now().to_greet_again();
+        self.known.note_all(greet_all(again.into_iter(), &self.functions, RETRY_WAIT), |_| {}).await;
+        self.settled().await
+    }
+
+    /// Greets those that are missing, unless that was just now, or goes on. Whether it was begun. Those that failed a moment
+    /// ago are greeted, too, and not waited for.
     fn try_again(&self) -> bool {
         let now = self.now();
-        if now.absent.is_empty() || self.is_waiting() || !self.is_due() {
+        let again = now.to_greet_again();
+        if (now.absent.is_empty() && again.is_empty()) || self.is_waiting() || !self.is_due() {
             return false;
         }
+        self.look(again);
         self.await_answers(greet_all(now.absent.iter().map(|drive| Arc::clone(&drive.door)), &self.functions, RETRY_WAIT));
-        true
+        !now.absent.is_empty()
+    }
+
+    /// Looks for drives that a manifest names and that are not reached: another host may have put one in the place of one that
+    /// was, which nothing of this host has asked since. Nobody waits for that.
+    pub(crate) fn seek(&self, ids: &[DriveId]) {
+        let (drives, now) = (self.now(), Instant::now());
+        let mut sought = self.sought.lock();
+        sought.retain(|id, since| drives.find(*id).is_none() && now.duration_since(*since) < SEEK_INTERVAL);
+        let new: Vec<DriveId> =
+            ids.iter().filter(|id| drives.find(**id).is_none() && !sought.contains_key(id)).copied().collect();
+        if !new.is_empty() {
+            sought.extend(new.into_iter().map(|id| (id, now)));
+            self.look(drives.all().iter().map(|drive| Arc::clone(&drive.door)).collect());
+        }
+    }
+
+    /// Asks who is behind doors, and goes on.
+    fn look(&self, doors: Vec<Arc<dyn Door>>) {
+        if doors.is_empty() {
+            return;
+        }
+        let greetings = greet_all(doors.into_iter(), &self.functions, RETRY_WAIT);
+        let known = Arc::clone(&self.known);
+        self.spawn(async move { known.note_all(greetings, |_| {}).await });
     }
 
     /// Takes note of answers as they come.
-    fn await_answers(&self, mut greetings: JoinSet<Answered>) {
+    fn await_answers(&self, greetings: JoinSet<Answered>) {
         if greetings.is_empty() {
             return;
         }
         self.known.greetings.send_modify(|waiting| *waiting += greetings.len());
         let known = Arc::clone(&self.known);
+        let count = |known: &GreetedDrives| known.greetings.send_modify(|waiting| *waiting -= 1);
+        self.spawn(async move { known.note_all(greetings, count).await });
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
-            while let Some(answered) = greetings.join_next().await {
-                match answered {
-                    Ok((_, door, answer)) => known.note(door, answer),
-                    Err(error) => tracing::error!(%error, "a greeting ended early"),
-                }
-                known.greetings.send_modify(|waiting| *waiting -= 1);
-            }
-        });
+        tasks.spawn(task);
     }
 
     fn is_due(&self) -> bool {
@@ -271,13 +396,21 @@ impl Connections {
 }
 
 impl GreetedDrives {
+    /// Takes note of answers as they come, and tells after each.
+    async fn note_all(&self, mut greetings: JoinSet<Answered>, noted: impl Fn(&Self)) {
+        while let Some(answered) = greetings.join_next().await {
+            match answered {
+                Ok((_, door, answer)) => self.note(door, answer),
+                Err(error) => tracing::error!(%error, "a greeting ended early"),
+            }
+            noted(self);
+        }
+    }
+
     /// A drive's answer has come.
     fn note(&self, door: Arc<dyn Door>, answer: Result<Welcome, Fault>) {
         let noted = match answer {
-            Ok(welcome) => {
-                tracing::info!(drive = door.label(), "reached");
-                self.add(ConnectedDrive { door, welcome })
-            }
+            Ok(welcome) => self.add(ConnectedDrive::met(door, welcome)),
             Err(fault) if fault.blame == Blame::Device => {
                 self.note_absent(door.label(), fault);
                 Ok(())
@@ -291,11 +424,13 @@ impl GreetedDrives {
 
     fn add(&self, drive: ConnectedDrive) -> Result<(), Fault> {
         let mut now = self.now.lock();
-        let mut reached = now.reached.clone();
-        let absent = now.absent.iter().filter(|absent| absent.door.label() != drive.label()).cloned().collect();
-        reached.push(drive);
-        *now = Arc::new(Drives { reached: in_order(reached)?, absent, suspects: now.suspects.clone() });
-        Ok(())
+        if now.find(drive.id()).is_none() {
+            tracing::info!(drive = drive.label(), "reached");
+        }
+        let mut drives = Drives::clone(&now);
+        let put = drives.put(drive);
+        *now = Arc::new(drives);
+        put
     }
 
     /// Why a drive is not there.

@@ -90,6 +90,9 @@ impl Fleet {
     async fn read(&self, drives: &Arc<Drives>) -> Result<Arc<Snapshot>, Fault> {
         let catalog = &self.inner.catalog;
         let mut seen = catalog.read(drives).await?;
+        for domain in seen.domains.values().flatten() {
+            self.connections().seek(&domain.manifest.drives);
+        }
         write_attaching(catalog, &mut seen, drives).await;
         Ok(catalog.snapshot(seen, drives))
     }
@@ -123,7 +126,9 @@ impl Fleet {
     /// is not reached.
     #[boxed]
     pub async fn manifest(&self, domain: &str, drives: &Drives) -> Result<Manifest, Fault> {
-        Ok(self.inner.catalog.manifest(domain, drives).await?.0)
+        let (manifest, _) = self.inner.catalog.manifest(domain, drives).await?;
+        self.connections().seek(&manifest.drives);
+        Ok(manifest)
     }
 
     /// Makes a change of a domain visible: all of it, or nothing.

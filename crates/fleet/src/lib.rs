@@ -21,6 +21,8 @@ mod looking;
 mod moving;
 mod placement;
 mod relay;
+#[cfg(test)]
+mod replaced_tests;
 mod restore;
 mod snapshot;
 
@@ -34,7 +36,7 @@ pub use fault::unknown_dataset;
 pub use fleet::Fleet;
 pub use history::{AsOf, time_text};
 pub use log::{LogChange, LogEntry, log};
-pub use moving::{LostPartition, Mending, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
+pub use moving::{AwayDrive, LostPartition, Mending, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
 pub use placement::place;
 pub use relay::relay;
 pub use restore::Restored;

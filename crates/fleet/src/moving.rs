@@ -15,7 +15,7 @@ mod verify;
 
 use std::sync::Arc;
 
-use pithead_model::DatasetName;
+use pithead_model::{DatasetName, DriveId};
 
 use group::{Group, groups};
 pub use mending::Mending;
@@ -67,7 +67,7 @@ struct Shifted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSpec {
     /// A drive that will not come back; none: all copies are checked.
-    pub lost: Option<pithead_model::DriveId>,
+    pub lost: Option<DriveId>,
     /// Drop datasets of which a partition was on the lost drive only.
     pub drop_lost: bool,
 }
@@ -95,6 +95,8 @@ pub struct RepairReport {
     pub damaged: Vec<String>,
     /// What could not be done, and why: a drive is full, or does not answer. Another repair tries it again.
     pub failed: Vec<String>,
+    /// Drives of the domains that are not reached, so that what they have was not checked.
+    pub away: Vec<AwayDrive>,
     /// What is worth knowing beside that.
     pub notes: Vec<String>,
 }
@@ -104,6 +106,15 @@ impl RepairReport {
         self.bytes += shifted.bytes;
         self.copies_made += shifted.partitions;
     }
+}
+
+/// A drive of a domain that is not reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct AwayDrive {
+    /// Its identity.
+    pub drive: DriveId,
+    /// Why, for all that is known: another drive may be in its place.
+    pub why: String,
 }
 
 /// A partition of which no copy is left.

@@ -20,7 +20,8 @@ use pithead_door::{check_attachments, check_columns};
 use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
 use pithead_model::{
-    Blame, Directory, Fault, HostState, Loaded, MESSAGE_BYTES_MAX, Manifest, Reply, SessionId, SessionProfile, SliceKey,
+    Blame, Directory, DriveId, Fault, HostState, Loaded, MESSAGE_BYTES_MAX, Manifest, Reply, SessionId, SessionProfile,
+    SliceKey,
 };
 use serde::de::DeserializeOwned;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -51,30 +52,40 @@ const MARK_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// A drive elsewhere, behind one HTTP/2 connection that all calls share.
 ///
 /// The connection is made when it is first needed, and again after it was lost. Streams have no time limit; a peer that
-/// does not answer pings for 15 seconds fails them.
+/// does not answer pings for 15 seconds fails them. Whoever is at the address then answers, unless [`Door::only_to`] has made
+/// the door: its calls name the drive that they are meant for, so that no other one takes them after the link was made again.
 #[derive(Clone, Debug)]
 pub struct FlightDoor {
     label: String,
     client: Client,
+    /// What [`FlightDoor::client`] is made of.
+    channel: Channel,
+    credentials: Credentials,
     trouble: Trouble,
 }
 
 type Client = FlightServiceClient<InterceptedService<Channel, Credentials>>;
 
-/// Puts the token on every call.
+/// Puts the token on every call, and the drive that it is meant for, if only one will do.
 #[derive(Clone)]
-struct Credentials(Option<MetadataValue<Ascii>>);
+struct Credentials {
+    token: Option<MetadataValue<Ascii>>,
+    drive: Option<MetadataValue<Ascii>>,
+}
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "a token" } else { "none" })
+        f.write_str(if self.token.is_some() { "a token" } else { "none" })
     }
 }
 
 impl Interceptor for Credentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
+        if let Some(token) = &self.token {
             request.metadata_mut().insert(AUTHORIZATION.as_str(), token.clone());
+        }
+        if let Some(drive) = &self.drive {
+            request.metadata_mut().insert(link::DRIVE_HEADER, drive.clone());
         }
         Ok(request)
     }
@@ -88,8 +99,15 @@ impl Credentials {
             header.set_sensitive(true);
             Ok::<_, Fault>(header)
         };
-        Ok(Credentials(token.map(header).transpose()?))
+        Ok(Credentials { token: token.map(header).transpose()?, drive: None })
     }
+}
+
+/// A client of what a channel leads to.
+fn client(channel: Channel, credentials: Credentials) -> Client {
+    FlightServiceClient::with_interceptor(channel, credentials)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 /// A link to another server of ours, made when it is first needed: to the same addresses, by the same files and with the same refusals as
@@ -97,7 +115,7 @@ impl Credentials {
 /// tokio runtime.
 pub fn channel(address: &str, options: &ConnectOptions) -> Result<(Channel, Option<HeaderValue>, Trouble), Fault> {
     let (_, channel, trouble) = link_to(address, options)?;
-    let Credentials(token) = Credentials::new(options.token.as_ref())?;
+    let Credentials { token, .. } = Credentials::new(options.token.as_ref())?;
     let header = |token: MetadataValue<Ascii>| {
         let mut header = HeaderValue::from_bytes(token.as_encoded_bytes()).map_err(Fault::bug)?;
         header.set_sensitive(true);
@@ -137,10 +155,17 @@ impl FlightDoor {
     /// Refuses a drive on another machine without TLS, unless the options say otherwise.
     pub fn connect_with(address: &str, options: &ConnectOptions) -> Result<FlightDoor, Fault> {
         let (label, channel, trouble) = link_to(address, options)?;
-        let client = FlightServiceClient::with_interceptor(channel, Credentials::new(options.token.as_ref())?)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Ok(FlightDoor { label, client, trouble })
+        let credentials = Credentials::new(options.token.as_ref())?;
+        let client = client(channel.clone(), credentials.clone());
+        Ok(FlightDoor { label, client, channel, credentials, trouble })
+    }
+
+    /// The client for a call. HELLO is there to learn who answers, so it is meant for nobody in particular.
+    fn client_for(&self, call: &Call) -> Client {
+        match call {
+            Call::Hello(_) => client(self.channel.clone(), Credentials { drive: None, ..self.credentials.clone() }),
+            _ => self.client.clone(),
+        }
     }
 
     async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Fault> {
@@ -155,7 +180,7 @@ impl FlightDoor {
             Call::Mark(_) => MARK_TIMEOUT,
             _ => CALL_TIMEOUT,
         };
-        let mut client = self.client.clone();
+        let mut client = self.client_for(call);
         let answer = async { only(client.do_action(action).await?).await };
         let answer = self.timely(call.kind(), limit, answer).await?;
         let is_own = answer.as_ref().is_err_and(is_drives_own);
@@ -248,6 +273,13 @@ impl Door for FlightDoor {
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
         let body = self.call_bytes(&Call::Hello(hello.clone())).await?;
         parse_welcome(&body, &hello).map_err(|error| self.foreign(error))
+    }
+
+    fn only_to(&self, drive: DriveId) -> Option<Arc<dyn Door>> {
+        let drive = MetadataValue::try_from(drive.to_string()).ok()?;
+        let credentials = Credentials { drive: Some(drive), ..self.credentials.clone() };
+        let client = client(self.channel.clone(), credentials.clone());
+        Some(Arc::new(FlightDoor { client, credentials, ..self.clone() }))
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {

@@ -26,6 +26,8 @@ pub(crate) const SERVER_WINDOW_BYTES: u32 = 256 << 20;
 pub(crate) const FRAME_BYTES: u32 = 256 << 10;
 /// Headers, which carry faults.
 pub(crate) const HEADER_BYTES_MAX: u32 = 32 << 10;
+/// Names, on a call, the drive that it is meant for. Another drive, one that was put in its place, refuses the call.
+pub(crate) const DRIVE_HEADER: &str = "pithead-drive";
 /// Calls of one connection at a time.
 pub(crate) const CALLS_MAX: u32 = 1_024;
 

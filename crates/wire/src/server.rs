@@ -10,13 +10,14 @@ use arrow_flight::{
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_door::{Door, OpenRequest, ReadsNothing, check_protocol};
+use pithead_door::{Door, Hello, OpenRequest, ReadsNothing, check_protocol};
 use pithead_entry::{Identity, Peer, ServeOptions, Shutdown};
-use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, boxed};
+use pithead_model::{Blame, DriveId, Fault, MESSAGE_BYTES_MAX, PROTOCOL_VERSION, boxed};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::application::{self, port_inputs};
@@ -64,16 +65,25 @@ pub async fn serve(
 ) -> Result<(), Fault> {
     let address = listener.local_addr().map_err(|error| WireError::Serve(error.to_string()))?;
     options.check(address.ip())?;
+    let drive = identity(door.as_ref()).await?;
     let (stop, stopped) = watch::channel(false);
-    let service = DoorService { door, pace, owners: Arc::default(), stopped };
+    let service = DoorService { door, drive, pace, owners: Arc::default(), stopped };
     let service = FlightServiceServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     serve_calls((service, DoorReception), listener, options, LIMITS, (stop, shutdown)).await
 }
 
+/// Who is behind a door.
+async fn identity(door: &dyn Door) -> Result<DriveId, Fault> {
+    let hello = Hello { protocol: PROTOCOL_VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), extensions: vec![] };
+    Ok(door.hello(hello).await?.drive)
+}
+
 struct DoorService {
     door: Arc<dyn Door>,
+    /// Who is behind it.
+    drive: DriveId,
     pace: Arc<dyn Pace>,
     owners: Arc<Owners>,
     stopped: watch::Receiver<bool>,
@@ -84,10 +94,11 @@ type Messages = BoxStream<'static, Result<FlightData, Fault>>;
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 impl DoorService {
-    /// The door as the caller of a request sees it.
+    /// The door as the caller of a request sees it, if the request is meant for this drive.
     fn door<T>(&self, request: &Request<T>) -> Result<CheckedDoor, Fault> {
         let caller = request.extensions().get::<Arc<Identity>>().cloned();
         let caller = caller.ok_or_else(|| Fault::new(Blame::Bug, "a call came without its caller"))?;
+        check_meant(request.metadata(), self.drive)?;
         Ok(CheckedDoor::new(Arc::clone(&self.door), caller, Arc::clone(&self.owners)))
     }
 
@@ -179,6 +190,20 @@ impl DoorService {
             wait.await;
         }
         Response::new(stream::iter([Ok(answer)]).boxed())
+    }
+}
+
+/// Refuses a call that is meant for another drive: its host has met that one at this address before.
+fn check_meant(headers: &MetadataMap, here: DriveId) -> Result<(), Fault> {
+    let Some(header) = headers.get(link::DRIVE_HEADER) else { return Ok(()) };
+    let meant: Option<DriveId> = header.to_str().ok().and_then(|text| text.parse().ok());
+    match meant {
+        Some(meant) if meant == here => Ok(()),
+        Some(meant) => {
+            let fault = Fault::new(Blame::Device, format!("drive {here} is here now, instead of drive {meant}"));
+            Err(fault.hint(format!("if drive {meant} is gone for good: `pithead repair --lost {meant}`")))
+        }
+        None => Err(WireError::malformed("header", format!("{} is not a drive's identity", link::DRIVE_HEADER)).into()),
     }
 }
 

@@ -10,9 +10,9 @@ use crate::findings::{Findings, Tree};
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
     &["slice", "functions", "syntax", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
-    &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro", "span"],
-    &["exec", "cse", "load", "capi", "wasm-sql"],
-    &["drive", "remote", "kinetic"],
+    &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "files", "fakes", "repro", "span"],
+    &["exec", "cse", "fleet", "capi", "wasm-sql"],
+    &["drive", "load", "remote", "kinetic"],
     &["host"],
     &["embed", "array", "cell", "front", "flight-sql", "console", "workers"],
     &["bench"],

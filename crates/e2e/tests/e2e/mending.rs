@@ -72,11 +72,40 @@ async fn damaged(engine: &Engine) -> usize {
     damaged
 }
 
-fn start_scrub(drives: &str) {
+/// What the program says to these words about these drives, and its exit code.
+fn run(words: &[&str], drives: &str) -> (String, Option<i32>) {
     let mut command = Command::new(pithead());
-    command.args(["service", "start", "scrub", "--drives", drives]).env_remove("PITHEAD_DRIVES").stdin(Stdio::null());
+    command.args(words).args(["--drives", drives]).env("NO_COLOR", "1").stdin(Stdio::null());
+    for variable in ["PITHEAD_DATA", "PITHEAD_DRIVES"] {
+        command.env_remove(variable);
+    }
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    (said.concat(), output.status.code())
+}
+
+fn start_scrub(drives: &str) {
+    let (said, code) = run(&["service", "start", "scrub"], drives);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+fn id_of(engine: &Engine, process: &DriveProcess) -> DriveId {
+    let drives = engine.host.fleet().drives();
+    drives.iter().find(|drive| drive.label() == process.address()).expect("it is connected").id()
+}
+
+/// The place of a drive that is not home.
+async fn beside_home(engine: &Engine, processes: &[DriveProcess]) -> usize {
+    let fleet = engine.host.fleet();
+    let home = fleet.manifest("main", &fleet.connected()).await.unwrap().home().unwrap();
+    processes.iter().position(|process| id_of(engine, process) != home).expect("only one is home")
+}
+
+/// Kills a drive, and starts an empty one at its address.
+fn replace(process: &mut DriveProcess) {
+    process.kill();
+    std::fs::remove_dir_all(process.data()).unwrap();
+    process.restart();
 }
 
 #[test]
@@ -103,6 +132,117 @@ fn what_a_scrub_finds_damaged_is_written_anew_from_a_copy() {
     });
 }
 
+/// Damage of values that the drive has in its memory from when they were written.
+#[test]
+fn what_is_damaged_beneath_a_running_drive_is_mended() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let processes = DriveProcess::start_many(directory.path(), 2, &["--scrub-period", "0"]);
+        let drives = addresses(&processes).join(",");
+        let engine = loaded(&processes).await;
+        let sums = collect(&engine.host.session(), SUMS).await.unwrap().rows;
+        damage(processes[1].data());
+        assert!(damaged(&engine).await > 0, "copies are read from the medium");
+        let (said, code) = run(&["repair"], &drives);
+        assert!(code == Some(0) && said.contains("written anew"), "{said}");
+        assert_eq!(damaged(&engine).await, 0);
+
+        let host = host(&directory, &processes, &[]);
+        damage(processes[0].data());
+        assert!(damaged(&engine).await > 0);
+        (0..2).for_each(|_| start_scrub(processes[0].address()));
+        until("all copies are whole", async || damaged(&engine).await == 0).await;
+        assert_eq!(collect(&engine.host.session(), SUMS).await.unwrap().rows, sums);
+        drop(host);
+    });
+}
+
+#[test]
+fn an_empty_drive_in_anothers_place_is_not_taken_for_it() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut processes = DriveProcess::start_many(directory.path(), 2, &[]);
+        let drives = addresses(&processes).join(",");
+        let engine = loaded(&processes).await;
+        let sums = collect(&engine.host.session(), SUMS).await.unwrap().rows;
+        let (listed, code) = run(&["ls"], &drives);
+        assert!(code == Some(0) && !listed.contains("1 of 2"), "{listed}");
+        let at = beside_home(&engine, &processes).await;
+        let gone = id_of(&engine, &processes[at]);
+        replace(&mut processes[at]);
+
+        // A host that met the other one asks it for nothing.
+        assert_eq!(collect(&engine.host.session(), SUMS).await.unwrap().rows, sums);
+        let (listed, code) = run(&["ls"], &drives);
+        assert!(code == Some(0) && listed.contains("1 of 2"), "{listed}");
+        let hint = format!("pithead repair --lost {gone}");
+        for added in [false, true] {
+            if added {
+                let (said, code) = run(&["drive", "add", processes[at].address()], &drives);
+                assert_eq!(code, Some(0), "{said}");
+            }
+            let (said, code) = run(&["repair"], &drives);
+            assert!(code == Some(1) && said.contains(&hint), "{said}");
+        }
+        let (said, code) = run(&["repair", "--lost", &gone.to_string()], &drives);
+        assert_eq!(code, Some(0), "{said}");
+        let (said, code) = run(&["repair"], &drives);
+        assert_eq!(code, Some(0), "{said}");
+        let (listed, _) = run(&["ls"], &drives);
+        assert!(!listed.contains("1 of 2"), "{listed}");
+        let placed = placement(&engine).await;
+        assert!(placed.iter().all(|copies| copies.len() == 2 && !copies.contains(&gone)), "{placed:?}");
+        assert_eq!((collect(&engine.host.session(), SUMS).await.unwrap().rows, damaged(&engine).await), (sums, 0));
+    });
+}
+
+/// The host that mends met the drive before another one was put in its place, and added.
+#[test]
+fn a_drive_that_was_replaced_is_done_without() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut processes = DriveProcess::start_many(directory.path(), 2, &[]);
+        let engine = loaded(&processes).await;
+        let sums = collect(&engine.host.session(), SUMS).await.unwrap().rows;
+        let host = host(&directory, &processes, &["--lost-after", "2s"]);
+        let at = beside_home(&engine, &processes).await;
+        let gone = id_of(&engine, &processes[at]);
+        replace(&mut processes[at]);
+        let (said, code) = run(&["drive", "add", processes[at].address()], &addresses(&processes).join(","));
+        assert_eq!(code, Some(0), "{said}");
+        until("both drives have all partitions", async || {
+            placement(&engine).await.iter().all(|copies| copies.len() == 2 && !copies.contains(&gone))
+        })
+        .await;
+        assert_eq!(collect(&engine.host.session(), SUMS).await.unwrap().rows, sums);
+        // Nothing has told this host of the new drive but the manifest.
+        until("it is met", async || id_of(&engine, &processes[at]) != gone && placement(&engine).await.len() == 3).await;
+        assert_eq!(damaged(&engine).await, 0);
+        drop(host);
+    });
+}
+
+/// A drive that starts anew is the same one, however often.
+#[test]
+fn a_drive_that_starts_anew_is_not_given_up() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut processes = DriveProcess::start_many(directory.path(), 2, &[]);
+        let engine = loaded(&processes).await;
+        let (sums, placed) = (collect(&engine.host.session(), SUMS).await.unwrap().rows, placement(&engine).await);
+        let host = host(&directory, &processes, &["--lost-after", "30s"]);
+        for _ in 0..3 {
+            processes[1].restart();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(collect(&engine.host.session(), SUMS).await.unwrap().rows, sums);
+        }
+        assert_eq!(placement(&engine).await, placed);
+        let (said, code) = run(&["repair"], &addresses(&processes).join(","));
+        assert_eq!(code, Some(0), "{said}");
+        drop(host);
+    });
+}
+
 #[test]
 fn a_drive_that_is_away_for_long_is_done_without_where_all_is_elsewhere() {
     block_on(async {
@@ -110,7 +250,7 @@ fn a_drive_that_is_away_for_long_is_done_without_where_all_is_elsewhere() {
         let mut processes = DriveProcess::start_many(directory.path(), 3, &[]);
         let engine = loaded(&processes).await;
         let sums = collect(&engine.host.session(), SUMS).await.unwrap().rows;
-        let gone = engine.host.fleet().drives().iter().find(|drive| drive.label() == processes[2].address()).unwrap().id();
+        let gone = id_of(&engine, &processes[2]);
         let hosts =
             [host(&directory, &processes, &["--lost-after", "1s"]), host(&directory, &processes, &["--lost-after", "1s"])];
         processes[2].kill();

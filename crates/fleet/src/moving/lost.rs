@@ -15,7 +15,8 @@ use crate::homes::asked;
 
 impl Fleet {
     pub(super) async fn repair_lost(&self, lost: DriveId, drop_lost: bool, tell: TellMove) -> Result<RepairReport, Fault> {
-        let drives = self.refreshed().await;
+        // It may be back at its address, where another one was in its place.
+        let drives = self.connections().looked_at_again().await;
         if let Some(drive) = drives.find(lost)
             && asked(&drives, drive, drive.door.status()).await.is_ok()
         {

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::balance::loads;
 use super::group::Member;
 use super::shift::{put_copy, relay_from_any};
-use super::{RepairReport, RepairSpec, TellMove, Teller, groups};
+use super::{AwayDrive, RepairReport, RepairSpec, TellMove, Teller, groups};
 use crate::Fleet;
 use crate::commit::{claim_at, spread};
 use crate::drives::{ConnectedDrive, Drives};
@@ -30,7 +30,7 @@ impl Fleet {
     }
 
     async fn repair_all(&self, tell: TellMove) -> Result<RepairReport, Fault> {
-        let drives = self.refreshed().await;
+        let drives = self.connections().looked_at_again().await;
         let mut report = RepairReport::default();
         for domain in self.catalog().domains(&drives).await? {
             let found = match self.catalog().newest(&domain, &drives).await {
@@ -49,6 +49,7 @@ impl Fleet {
             let all = groups(&found.manifest);
             let copied = all.iter().map(|group| group.bytes() * group.copies.len() as u64).sum();
             let mut teller = Teller::new(Arc::clone(&tell), copied);
+            report.away.extend(away(&found.manifest, &drives));
             let (report, teller) = (&mut report, &mut teller);
             let mut checking = Checking {
                 fleet: self,
@@ -56,6 +57,7 @@ impl Fleet {
                 manifest: &found.manifest,
                 report: &mut *report,
                 teller: &mut *teller,
+                rewritten: vec![],
             };
             for member in all.iter().flat_map(|group| &group.members) {
                 checking.check_member(member).await;
@@ -65,8 +67,12 @@ impl Fleet {
                 false => report.notes.push(format!("domain {domain}: its home is not reached, so no copies were added")),
             }
         }
-        report.notes.sort();
-        report.notes.dedup();
+        for said in [&mut report.notes, &mut report.failed] {
+            said.sort();
+            said.dedup();
+        }
+        report.away.sort();
+        report.away.dedup();
         Ok(report)
     }
 
@@ -106,15 +112,14 @@ pub(super) struct Checking<'a> {
     pub(super) manifest: &'a Manifest,
     pub(super) report: &'a mut RepairReport,
     pub(super) teller: &'a mut Teller,
+    /// Runs that were written anew, and where.
+    pub(super) rewritten: Vec<(DriveId, SliceKey)>,
 }
 
 impl Checking<'_> {
     /// Checks one partition's runs on all its drives.
     async fn check_member(&mut self, member: &Member) {
         let Some(partition) = member.find(self.manifest) else { return };
-        for id in partition.copies.iter().filter(|id| self.drives.find(**id).is_none()) {
-            self.report.notes.push(format!("drive {id} is not connected: its copies were not checked"));
-        }
         let reached: Vec<&ConnectedDrive> = partition.copies.iter().filter_map(|id| self.drives.find(*id)).collect();
         for run in &partition.runs {
             self.check_run(member, run.load, &reached).await;
@@ -144,7 +149,7 @@ impl Checking<'_> {
                         false => bad.push((*drive, fault)),
                     }
                 }
-                Err(fault) => self.report.notes.push(format!("not checked: {}", fault.message)),
+                Err(fault) => self.report.failed.push(format!("not checked: {}", fault.message)),
             }
         }
         if whole.len() > 1 {
@@ -174,6 +179,7 @@ impl Checking<'_> {
             Ok(bytes) => {
                 self.report.runs_rewritten += 1;
                 self.report.bytes += bytes;
+                self.rewritten.push((drive.id(), run.clone()));
                 // As the commit that named it did, so that a drive without this manifest does not take it for left behind.
                 if let Err(fault) = claim_at(drive, vec![run.clone()], self.manifest.version.saturating_sub(1)).await {
                     self.report
@@ -185,6 +191,12 @@ impl Checking<'_> {
             Err(fault) => self.report.failed.push(format!("{run} was not written anew: {}", fault.message)),
         }
     }
+}
+
+/// The drives of a domain that are not reached.
+fn away<'a>(manifest: &'a Manifest, drives: &'a Drives) -> impl Iterator<Item = AwayDrive> + 'a {
+    let missing = manifest.drives.iter().filter(|id| drives.find(**id).is_none());
+    missing.map(|id| AwayDrive { drive: *id, why: drives.why_away(*id) })
 }
 
 /// All bytes of a run in one number, and how many they are. The drive verifies checksums as it reads.

@@ -43,6 +43,8 @@ pub struct MemoryDoor {
     /// Told of each CLOSE.
     pub closing: Arc<Notify>,
     pub protocol: Option<u32>,
+    /// Another identity than that of [`welcome`].
+    pub id: Option<DriveId>,
     pub dropped: Arc<Notify>,
 }
 
@@ -90,6 +92,7 @@ pub fn welcome() -> Welcome {
         encodings: vec!["vortex".into(), "arrow".into()],
         threads: 4,
         link_bits_per_second: Some(1e9),
+        profile: None,
         cpu_share: 1.0,
         merges: true,
         attaches: true,
@@ -123,6 +126,7 @@ pub fn status() -> DriveStatus {
             idle_s: None,
         }],
         link_bits_per_second: None,
+        profile: None,
         cpu_share: 1.0,
         medium_bytes_per_second: None,
         work: ByLevel::default(),
@@ -166,7 +170,8 @@ impl Door for MemoryDoor {
     }
 
     async fn hello(&self, _hello: Hello) -> Result<Welcome, Fault> {
-        Ok(Welcome { protocol: self.protocol.unwrap_or(PROTOCOL_VERSION), ..welcome() })
+        let (protocol, welcome) = (self.protocol.unwrap_or(PROTOCOL_VERSION), welcome());
+        Ok(Welcome { protocol, drive: self.id.unwrap_or(welcome.drive), ..welcome })
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
