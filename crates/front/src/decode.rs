@@ -1,6 +1,8 @@
 //! Parameters, in text and in binary.
 
-use arrow::array::{ArrayRef, AsArray, new_null_array};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, StringArray, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field};
 use pithead_pg_catalog::pg_type;
@@ -10,7 +12,11 @@ use crate::decode_text::{arrow_type, from_text, plain_decimal};
 use crate::error::{Complaint, NOT_SUPPORTED, WRONG_ENCODING};
 use crate::moments::Wrong;
 use crate::numbers::decimal_from_binary;
+use crate::text;
 use crate::zoned::{in_zone, zone_matters};
+
+/// The number of the type of identifiers.
+const UUID: u32 = 2950;
 
 /// A parameter as an array of one value. `inferred`: the type that the statement wants there.
 pub(crate) fn parameter(
@@ -33,7 +39,10 @@ pub(crate) fn parameter(
                 return Err(Complaint::error(WRONG_ENCODING, "invalid byte sequence for encoding \"UTF8\": 0x00"));
             }
             let plain = plain_decimal(text);
-            from_text(&own_scale(wanted.unwrap_or(&known), &plain), &[Some(text)], zone)?
+            match oid {
+                UUID => Arc::new(StringArray::from(vec![identifier(text, zone)?])),
+                _ => from_text(&own_scale(wanted.unwrap_or(&known), &plain), &[Some(text)], zone)?,
+            }
         }
     };
     Ok(match inferred {
@@ -45,6 +54,14 @@ pub(crate) fn parameter(
         Some(inferred) => fitted(value, inferred, zone),
         None => value,
     })
+}
+
+/// An identifier as a text of the one form that binary values have, too: equal ones are equal texts.
+fn identifier(text: &str, zone: &str) -> Result<String, Complaint> {
+    let bytes = from_text(&DataType::FixedSizeBinary(16), &[Some(text)], zone)?;
+    let mut written = Vec::with_capacity(36);
+    text::uuid(&mut written, bytes.as_fixed_size_binary().value(0));
+    Ok(String::from_utf8_lossy(&written).into_owned())
 }
 
 /// A decimal keeps the digits that it is written with, whatever the type has that it is compared with.
@@ -103,6 +120,15 @@ mod tests {
 
     fn shown(array: &ArrayRef) -> String {
         format!("{} {}", array_value_to_string(array, 0).unwrap(), array.data_type())
+    }
+
+    #[test]
+    fn identifiers_are_one_text_however_they_come() {
+        let of = |text: &str| parameter(2950, None, false, Some(text.as_bytes()), "UTC").map(|value| shown(&value));
+        let binary = parameter(2950, None, true, Some(&[0xab; 16]), "UTC").map(|value| shown(&value));
+        let wanted = "abababab-abab-abab-abab-abababababab Utf8";
+        assert_eq!([of("ABABABABabababababababababababab").unwrap(), binary.unwrap()], [wanted, wanted]);
+        assert!(of("abab").is_err() && of("").is_err());
     }
 
     #[test]

@@ -56,16 +56,54 @@ fn named(subquery: Subquery, config: &dyn OptimizerConfig) -> Result<Transformed
     if subquery.outer_ref_columns.is_empty() || !has_namesakes(&subquery.subquery, &mut fields)? {
         return Ok(Transformed::no(subquery));
     }
-    // From below: what the rule puts there has filters, too.
-    let plan = (*subquery.subquery).clone().transform_up(|node| match node {
-        LogicalPlan::Filter(filter) => apart(filter, config),
-        node => Ok(Transformed::no(node)),
+    let renamed = renamed((*subquery.subquery).clone(), false, config)?;
+    Ok(Transformed::yes(Subquery { subquery: renamed.plan.into(), ..subquery }))
+}
+
+/// A plan in which correlated conditions read columns of names that are nowhere else.
+struct Renamed {
+    plan: LogicalPlan,
+    /// Such columns that the plan has beyond those that it had.
+    added: Vec<Column>,
+}
+
+/// `below_join`: the columns of the new names have to come up to a join, whose schema DataFusion takes as it is when it adds columns
+/// that correlate a subquery to what is above.
+fn renamed(plan: LogicalPlan, below_join: bool, config: &dyn OptimizerConfig) -> Result<Renamed> {
+    let is_passed_on = match &plan {
+        LogicalPlan::Join(_) => true,
+        LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) => below_join,
+        _ => false,
+    };
+    let (mut added, mut changed) = (Vec::new(), false);
+    let plan = plan.map_children(|child| {
+        let columns = child.schema().fields().len();
+        let child = renamed(child, is_passed_on, config)?;
+        changed |= child.plan.schema().fields().len() != columns;
+        added.extend(child.added);
+        Ok(Transformed::yes(child.plan))
     })?;
-    Ok(plan.update_data(|plan| Subquery { subquery: plan.into(), ..subquery }))
+    let plan = if changed { plan.data.recompute_schema()? } else { plan.data };
+    match plan {
+        LogicalPlan::Filter(filter) => apart(filter, added, below_join, config),
+        LogicalPlan::Projection(projection) if !added.is_empty() => {
+            let columns = projection.expr.into_iter().chain(added.iter().cloned().map(Expr::Column)).collect();
+            let plan = LogicalPlan::Projection(Projection::try_new(columns, projection.input)?);
+            Ok(Renamed { plan, added })
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let added = added.into_iter().map(|column| Column::new(Some(alias.alias.clone()), column.name)).collect();
+            Ok(Renamed { plan: LogicalPlan::SubqueryAlias(alias), added })
+        }
+        plan => {
+            added.retain(|column| plan.schema().has_column(column));
+            Ok(Renamed { plan, added: if below_join { added } else { Vec::new() } })
+        }
+    }
 }
 
 /// Whether a correlated column meets one of the same name and another relation on the way to the subquery's result. `above`: the
-/// columns of the nodes above.
+/// columns of the nodes above, but for those that are columns of the plan under another name for its rows.
 fn has_namesakes(plan: &LogicalPlan, above: &mut Vec<Column>) -> Result<bool> {
     let known = above.len();
     above.extend(plan.schema().columns());
@@ -78,7 +116,11 @@ fn has_namesakes(plan: &LogicalPlan, above: &mut Vec<Column>) -> Result<bool> {
         }
     }
     for input in plan.inputs() {
-        if has_namesakes(input, above)? {
+        let mut met = above.clone();
+        if let LogicalPlan::SubqueryAlias(alias) = plan {
+            met.retain(|column| column.relation.as_ref() != Some(&alias.alias));
+        }
+        if has_namesakes(input, &mut met)? {
             return Ok(true);
         }
     }
@@ -87,7 +129,8 @@ fn has_namesakes(plan: &LogicalPlan, above: &mut Vec<Column>) -> Result<bool> {
 }
 
 /// The filter, whose correlated conditions read columns of names that are nowhere else; above it, all columns have their old names.
-fn apart(filter: Filter, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+/// `added`: the new names that its input has.
+fn apart(filter: Filter, mut added: Vec<Column>, below_join: bool, config: &dyn OptimizerConfig) -> Result<Renamed> {
     let (correlated_parts, others): (Vec<Expr>, Vec<Expr>) =
         split_conjunction_owned(filter.predicate.clone()).into_iter().partition(is_movable);
     let mut columns: Vec<Column> = Vec::new();
@@ -95,7 +138,7 @@ fn apart(filter: Filter, config: &dyn OptimizerConfig) -> Result<Transformed<Log
         columns.extend(correlated(part)?.into_iter().filter(|column| !columns.contains(column)).collect::<Vec<_>>());
     }
     if columns.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+        return Ok(Renamed { plan: LogicalPlan::Filter(filter), added });
     }
     let names: Vec<Column> = columns.iter().map(|_| Column::from_name(config.alias_generator().next("__correlated"))).collect();
     let new = |column: &Column| columns.iter().position(|known| known == column).map(|place| names[place].clone());
@@ -123,12 +166,16 @@ fn apart(filter: Filter, config: &dyn OptimizerConfig) -> Result<Transformed<Log
         Some(name) => Expr::Column(name).alias_qualified(column.relation.clone(), column.name.clone()),
         None => Expr::Column(column.clone()),
     });
-    let above: Vec<Expr> = above.collect();
+    let mut above: Vec<Expr> = above.collect();
+    if below_join {
+        above.extend(names.iter().cloned().map(Expr::Column));
+        added.extend(names.iter().cloned());
+    }
     let mut plan = LogicalPlanBuilder::from(below);
     if let Some(condition) = conjunction(renamed) {
         plan = plan.filter(condition)?;
     }
-    Ok(Transformed::yes(plan.project(above)?.build()?))
+    Ok(Renamed { plan: plan.project(above)?.build()?, added })
 }
 
 /// Whether a condition is correlated and holds no subquery, whose own outer columns would need the new names.

@@ -92,6 +92,7 @@ mod top_k;
 mod totals;
 mod travelling;
 mod unnested;
+mod uuids;
 mod wall_time;
 mod whole_decimals;
 mod whole_field;

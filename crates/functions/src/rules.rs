@@ -46,12 +46,14 @@ use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
 use crate::unnested::Unnested;
+use crate::uuids::Uuids;
 use crate::whole_sorts::WholeSorts;
 use crate::window_keys::WindowKeys;
 
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(BytesInTexts));
+    rules.insert(0, Arc::new(Uuids));
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
     // Sums of days and hours are moments from here on; and what is said of a union's moments hangs on the type that they have.

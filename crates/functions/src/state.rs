@@ -38,6 +38,7 @@ use crate::series::series_udfs;
 use crate::split_texts::split_udf;
 use crate::spread::spread_udafs;
 use crate::text_places::TextPlaces;
+use crate::uuids::{UuidType, uuid_udfs};
 use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
@@ -87,6 +88,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces), Arc::new(Extracts)])
         .with_relation_planners(vec![Arc::new(NamedCalls)])
+        .with_type_planner(Arc::new(UuidType))
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(optimizer_rules())
@@ -113,6 +115,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(split_udf());
     context.register_udf(moment_text_udf());
     context.register_udf(only_value_udf());
+    uuid_udfs().into_iter().for_each(|function| context.register_udf(function));
     by_type_udfs()
         .chain(far_moments_udfs())
         .chain(series_udfs())

@@ -8,7 +8,8 @@ pub(crate) use definition::{Definition, Dropped};
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -21,7 +22,11 @@ use pithead_door::{FunctionAsk, FunctionModule};
 use pithead_fleet::{ConnectedDrive, Fleet, Snapshot};
 use pithead_functions::{Registry, fault_from_datafusion};
 use pithead_model::{Blame, CalledFunction, DriveId, Fault, Function, RUNS_USER_FUNCTIONS};
-use pithead_wasm_sql::{Code, UserFunction, WeakCode, called, compiled, extensions, hash_of};
+use pithead_wasm_sql::{
+    Code, CodeFolder, FunctionModule as Compiled, Sealed, UserFunction, WeakCode, called, compiled, extensions, hash_of,
+};
+
+use crate::HostOptions;
 
 /// Sets of functions that are kept at most.
 const SETS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("it is not 0");
@@ -41,6 +46,9 @@ pub(crate) struct Functions {
     /// Which drives have which modules, as far as it is known, and since when.
     at_drives: Mutex<HashMap<(DriveId, String), Instant>>,
     sets: Mutex<LruCache<Vec<Named>, Arc<Set>>>,
+    code_folder: Option<PathBuf>,
+    /// Where compiled code is kept for the next process, once it was asked for.
+    kept: OnceLock<Option<Sealed>>,
 }
 
 /// A function of a domain, and the other names by which statements call it.
@@ -59,9 +67,32 @@ pub(crate) struct Set {
 }
 
 impl Functions {
-    pub(crate) fn new(fleet: Fleet, own: Arc<Registry>) -> Self {
-        let sets = Mutex::new(LruCache::new(SETS_MAX));
-        Self { fleet, own, codes: Mutex::default(), at_drives: Mutex::default(), sets }
+    pub(crate) fn new(fleet: Fleet, options: &HostOptions) -> Self {
+        Self {
+            fleet,
+            own: Arc::clone(&options.functions),
+            codes: Mutex::default(),
+            at_drives: Mutex::default(),
+            sets: Mutex::new(LruCache::new(SETS_MAX)),
+            code_folder: options.code_folder.clone(),
+            kept: OnceLock::new(),
+        }
+    }
+
+    /// A module from its bytes, compiled by this process if nobody has before.
+    async fn compiled(self: &Arc<Self>, bytes: Bytes) -> Result<Arc<Compiled>, Fault> {
+        let functions = Arc::clone(self);
+        let compiling = tokio::task::spawn_blocking(move || compiled(&bytes, functions.kept()));
+        compiling.await.map_err(Fault::bug)?
+    }
+
+    /// It blocks.
+    fn kept(&self) -> Option<&Sealed> {
+        let open = |folder: &PathBuf| {
+            let opened = CodeFolder::open(folder);
+            opened.inspect_err(|error| tracing::debug!(%error, ?folder, "compiled functions are not kept")).ok()
+        };
+        self.kept.get_or_init(|| self.code_folder.as_ref().and_then(open)).as_ref()
     }
 
     /// Gives a statement's state the functions of a snapshot. Bare names are those of the state's domain, unless the engine has a
@@ -100,7 +131,7 @@ impl Functions {
     }
 
     /// The functions that OPEN names, ready to run, beside what every engine has.
-    pub(crate) async fn of_extensions(&self, extensions: &[String]) -> Result<Arc<Registry>, Fault> {
+    pub(crate) async fn of_extensions(self: &Arc<Self>, extensions: &[String]) -> Result<Arc<Registry>, Fault> {
         let wanted: Vec<CalledFunction> =
             extensions.iter().filter_map(|extension| CalledFunction::parse(extension)).collect::<Result<_, _>>()?;
         if wanted.is_empty() {
@@ -117,7 +148,7 @@ impl Functions {
 
     /// Loads the modules of the functions that a plan calls, here and at the drives: to be done before it is optimised, since that
     /// computes constants.
-    pub(crate) async fn ready(&self, state: &SessionState, plan: &LogicalPlan) -> Result<(), Fault> {
+    pub(crate) async fn ready(self: &Arc<Self>, state: &SessionState, plan: &LogicalPlan) -> Result<(), Fault> {
         let used = Registry::of(state).used_by(plan).map_err(fault_from_datafusion)?;
         for called in used.iter().filter_map(|extension| CalledFunction::parse(extension)) {
             let called = called?;
@@ -127,14 +158,13 @@ impl Functions {
         Ok(())
     }
 
-    async fn load(&self, called: &CalledFunction, code: &Code) -> Result<(), Fault> {
+    async fn load(self: &Arc<Self>, called: &CalledFunction, code: &Code) -> Result<(), Fault> {
         let module = &called.function.module;
         let mut bytes = None;
         if code.get().is_none() {
             let found = self.fetch(called).await?;
             bytes = Some(found.clone());
-            let compiling = tokio::task::spawn_blocking(move || compiled(&found));
-            code.set(compiling.await.map_err(Fault::bug)??);
+            code.set(self.compiled(found).await?);
         }
         let connected = self.fleet.connected();
         let runs = |drive: &&ConnectedDrive| drive.welcome.extensions.iter().any(|there| there == RUNS_USER_FUNCTIONS);

@@ -1,6 +1,7 @@
 //! [`Host`]: the drives that a client's statements run on, and what it needs to run them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::Commitment;
 use crate::activity::Activity;
 use crate::elsewhere::Elsewhere;
 use crate::functions::Functions;
+use crate::large_texts::Texts;
 use crate::metrics::Metrics;
 use crate::sampler::KeptSamples;
 use crate::schemas::Tables;
@@ -36,13 +38,15 @@ pub struct HostOptions {
     pub domain: String,
     /// What statements can call beyond DataFusion's own functions.
     pub functions: Arc<Registry>,
+    /// A folder that outlives the process, for compiled code of users' functions; none: drives of this process keep it.
+    pub code_folder: Option<PathBuf>,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         let domain = DatasetName::DEFAULT_DOMAIN.to_owned();
-        Self { threads, memory: 2 << 30, domain, functions: Registry::own() }
+        Self { threads, memory: 2 << 30, domain, functions: Registry::own(), code_folder: None }
     }
 }
 
@@ -64,6 +68,7 @@ struct Inner {
     memory: Arc<dyn MemoryPool>,
     samples: KeptSamples,
     activity: Activity,
+    texts: Texts,
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
 }
 
@@ -77,12 +82,13 @@ impl Host {
             loader: Loader::new(fleet.clone(), options.threads),
             remote: RemoteContext::new(fleet.clone(), options.threads, summary_bytes),
             tables: Arc::default(),
-            functions: Arc::new(Functions::new(fleet.clone(), Arc::clone(&options.functions))),
+            functions: Arc::new(Functions::new(fleet.clone(), &options)),
             spills: Arc::default(),
             memory: Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX))),
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
             activity: Activity::default(),
+            texts: Texts::new(usize::try_from(options.memory).unwrap_or(usize::MAX)),
             elsewhere: OnceLock::new(),
             fleet,
             options,
@@ -226,6 +232,11 @@ impl Host {
     /// What the operators of all sessions may take together.
     pub(crate) fn memory(&self) -> &Arc<dyn MemoryPool> {
         &self.inner.memory
+    }
+
+    /// What the texts of all statements have together.
+    pub(crate) fn texts(&self) -> &Texts {
+        &self.inner.texts
     }
 
     /// From now on, super-plans that can be divided run there. The first one who says so is heeded.

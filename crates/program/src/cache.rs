@@ -54,18 +54,29 @@ impl Hasher for Digesting {
     }
 }
 
-/// A store with the secret that seals what goes there.
+/// A store of code with the secret that seals what goes there.
 #[derive(Clone)]
-pub(crate) struct Sealed {
-    pub store: Arc<dyn CodeStore>,
-    pub secret: Secret,
+pub struct Sealed {
+    store: Arc<dyn CodeStore>,
+    secret: Secret,
+}
+
+impl std::fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealed")
+    }
 }
 
 const SEAL_BYTES: usize = 32;
 
 impl Sealed {
+    /// What goes to this store is sealed with this secret.
+    pub fn new(store: Arc<dyn CodeStore>, secret: Secret) -> Self {
+        Self { store, secret }
+    }
+
     /// Code that this drive has sealed under this key.
-    pub fn load(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
+    pub(crate) fn load(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
         let mut sealed = self.store.load(key)?;
         if sealed.len() < SEAL_BYTES {
             return None;
@@ -74,7 +85,7 @@ impl Sealed {
         self.mac(key, &code).verify_slice(&sealed).ok().map(|()| code)
     }
 
-    pub fn save(&self, key: &[u8; 32], code: &[u8]) {
+    pub(crate) fn save(&self, key: &[u8; 32], code: &[u8]) {
         let mut sealed = self.mac(key, code).finalize().into_bytes().to_vec();
         sealed.extend_from_slice(code);
         self.store.save(key, &sealed);

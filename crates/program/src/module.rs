@@ -92,20 +92,31 @@ pub(crate) fn code_bytes(module: &wasmtime::Module) -> usize {
 /// Compiles, or takes code that this drive itself has compiled and sealed.
 fn translate(engine: &Engine, bytes: &[u8], sealed: Option<&Sealed>) -> Result<wasmtime::Module, String> {
     let key = code_key(engine, bytes);
-    if let Some(code) = sealed.and_then(|sealed| sealed.load(&key)) {
-        // SAFETY: the seal proves that the code came from `serialize` of a compatible engine on this drive.
-        if let Ok(module) = unsafe { wasmtime::Module::deserialize(engine, &code) } {
-            return Ok(module);
-        }
+    if let Some(module) = sealed.and_then(|sealed| unsealed(engine, sealed, &key)) {
+        return Ok(module);
     }
     let module = translated_alone(engine, bytes).map_err(|why| match why {
         Refused::Bounds(cause) => cause,
         Refused::Compiler(error) => format!("it is no WebAssembly module that this drive runs: {error:#}"),
     })?;
-    if let (Some(sealed), Ok(code)) = (sealed, module.serialize()) {
-        sealed.save(&key, &code);
+    if let Some(sealed) = sealed {
+        seal(&module, sealed, &key);
     }
     Ok(module)
+}
+
+/// Code from a store that whoever has its secret has compiled and sealed.
+pub(crate) fn unsealed(engine: &Engine, sealed: &Sealed, key: &[u8; 32]) -> Option<wasmtime::Module> {
+    let code = sealed.load(key)?;
+    // SAFETY: the seal proves that the code came from `serialize` of a compatible engine that this secret's owner has run.
+    unsafe { wasmtime::Module::deserialize(engine, &code) }.ok()
+}
+
+/// Puts code into a store for the next process.
+pub(crate) fn seal(module: &wasmtime::Module, sealed: &Sealed, key: &[u8; 32]) {
+    if let Ok(code) = module.serialize() {
+        sealed.save(key, &code);
+    }
 }
 
 /// Compiles a module of SSDlets, one at a time for all drives of a process.

@@ -53,7 +53,7 @@ impl Runtime {
         store: Arc<dyn CodeStore>,
         secret: Secret,
     ) -> Result<Arc<Self>, ProgramError> {
-        Self::with_code(pool, options, Some(Sealed { store, secret }))
+        Self::with_code(pool, options, Some(Sealed::new(store, secret)))
     }
 
     fn with_code(pool: Arc<Pool>, options: RuntimeOptions, sealed: Option<Sealed>) -> Result<Arc<Self>, ProgramError> {

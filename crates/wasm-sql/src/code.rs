@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use pithead_model::{Blame, Fault, Function, FunctionKind, FunctionType};
-use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
+use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory, Sealed};
 use sha2::{Digest, Sha256};
 
 /// The memory of a function that is called to see whether its types are right.
@@ -57,15 +57,36 @@ pub fn known(hash: &str) -> Option<Arc<FunctionModule>> {
     KNOWN.lock().get(hash).and_then(Weak::upgrade)
 }
 
-/// A module from its bytes, compiled unless it was before. It blocks.
-pub fn compiled(bytes: &[u8]) -> Result<Arc<FunctionModule>, Fault> {
-    let engine = FunctionEngine::shared().map_err(|error| Fault::new(Blame::Device, error.to_string()))?;
-    let module = engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))?;
+/// A module from its bytes, compiled unless it was before, here or by who has put its code where `kept` is. It blocks.
+pub fn compiled(bytes: &[u8], kept: Option<&Sealed>) -> Result<Arc<FunctionModule>, Fault> {
+    let module = engine()?.compile(bytes, kept).map_err(|error| Fault::new(Blame::User, error.to_string()))?;
     let hash = hash_of(bytes);
     let mut known = KNOWN.lock();
     known.retain(|_, module| module.strong_count() > 0);
     known.insert(hash, Arc::downgrade(&module));
     Ok(module)
+}
+
+/// Keeps the code of a module of this name for the next process. It blocks.
+pub fn keep(module: &FunctionModule, hash: &str, kept: &Sealed) -> Result<(), Fault> {
+    engine()?.keep(module, &digest(hash)?, kept);
+    Ok(())
+}
+
+/// The key under which code of a module of this name is kept.
+pub fn code_key(hash: &str) -> Result<[u8; 32], Fault> {
+    Ok(engine()?.code_key(&digest(hash)?))
+}
+
+fn engine() -> Result<Arc<FunctionEngine>, Fault> {
+    FunctionEngine::shared().map_err(|error| Fault::new(Blame::Device, error.to_string()))
+}
+
+fn digest(hash: &str) -> Result<[u8; 32], Fault> {
+    let bytes = hash.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    let digest = bytes.and_then(|bytes| bytes.try_into().ok());
+    digest.ok_or_else(|| Fault::new(Blame::Bug, format!("{hash} is no name of a module")))
 }
 
 /// How a module's function of this name goes over rows, if it gives one result. What the module does not have is taken for a scalar

@@ -16,6 +16,7 @@ mod groups;
 mod tests;
 mod user;
 
-pub use code::{Code, WeakCode, check, compiled, hash_of, kind_of, known};
+pub use code::{Code, WeakCode, check, code_key, compiled, hash_of, keep, kind_of, known};
 pub use function::{called, returns_set};
+pub use pithead_program::{CodeFolder, FunctionModule, Sealed};
 pub use user::{UserFunction, extensions};

@@ -29,7 +29,7 @@ fn function(export: &str, takes: FunctionType, returns: FunctionType) -> Functio
 fn code() -> Code {
     let code = Code::default();
     let module = functions_guest::module_with(&aggregates_guest::aggregates());
-    code.set(compiled(&wat::parse_str(module).unwrap()).unwrap());
+    code.set(compiled(&wat::parse_str(module).unwrap(), None).unwrap());
     code
 }
 
@@ -87,7 +87,7 @@ async fn what_one_session_had_no_memory_for_another_one_may_have() {
         (drop (memory.grow (i32.const 64)))
         (i32.const 0))"#;
     let code = Code::default();
-    code.set(compiled(&wat::parse_str(functions_guest::module_with(slow)).unwrap()).unwrap());
+    code.set(compiled(&wat::parse_str(functions_guest::module_with(slow)).unwrap(), None).unwrap());
     let called = called("main", "f", &function("slow", FunctionType::Bigint, FunctionType::Bigint));
     let function = UserFunction::new(&called, &code, vec!["f".into()]);
     let with = |bytes: usize| {
@@ -192,9 +192,9 @@ fn another_definition_is_another_function() {
 fn a_definition_is_checked_against_its_module() {
     let bytes = wat::parse_str(functions_guest::module()).unwrap();
     assert_eq!(hash_of(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    let module = compiled(&bytes).unwrap();
+    let module = compiled(&bytes, None).unwrap();
     check("mix", &function("mix", FunctionType::Bigint, FunctionType::Bigint), &module).unwrap();
     let fault = check("f", &function("nothing", FunctionType::Bigint, FunctionType::Bigint), &module).unwrap_err();
     assert!(fault.message.starts_with("function f: its module has no function nothing; it has mix, "), "{fault}");
-    assert!(compiled(b"text").unwrap_err().message.contains("it is no WebAssembly module"));
+    assert!(compiled(b"text", None).unwrap_err().message.contains("it is no WebAssembly module"));
 }

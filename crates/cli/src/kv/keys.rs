@@ -8,8 +8,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, Command, KeyValue, Range};
 use pithead_kinetic::{Code, RequestKind};
+use pithead_model::Fault;
 
-use super::{done, show};
+use super::{about, done, parts, show, value_bytes_max};
 use crate::error::CliError;
 use crate::store_keys::key_bytes;
 
@@ -17,7 +18,7 @@ use crate::store_keys::key_bytes;
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     /// Print a value
-    Get(GetArgs),
+    Get(GetOneArgs),
     /// Put a value
     Put(PutArgs),
     /// Delete a key
@@ -48,6 +49,15 @@ pub(super) struct GetArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct GetOneArgs {
+    #[command(flatten)]
+    get: GetArgs,
+    /// Print the values of KEY/0, KEY/1 and so on, one after the other
+    #[arg(long, conflicts_with = "metadata")]
+    parts: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct PutArgs {
     /// The key
     key: String,
@@ -57,6 +67,10 @@ pub(super) struct PutArgs {
     /// Take the value from a file
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
+    /// Put the file as values of KEY/0, KEY/1 and so on, each as long as the drive takes: it may be of any length, and
+    /// programs read it by the name KEY. It is not there until all of it is
+    #[arg(long, requires = "file", conflicts_with_all = ["expect", "sync"])]
+    parts: bool,
     /// The version that the value gets
     #[arg(long, value_name = "VERSION", default_value = "")]
     version: String,
@@ -68,6 +82,9 @@ pub(super) struct PutArgs {
 pub(super) struct DeleteArgs {
     /// The key
     key: String,
+    /// Delete KEY/0, KEY/1 and so on
+    #[arg(long, conflicts_with_all = ["expect", "sync"])]
+    parts: bool,
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -118,7 +135,9 @@ pub(super) struct RangeArgs {
 /// Runs the command.
 pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) -> Result<(), CliError> {
     match command {
-        KeyCommand::Get(args) => get(client, RequestKind::Get, &args, json).await,
+        KeyCommand::Get(GetOneArgs { get: args, parts: false }) => get(client, RequestKind::Get, &args, json).await,
+        KeyCommand::Get(_) if json => Err(CliError::user("--parts prints bytes, and --json does not go with it")),
+        KeyCommand::Get(GetOneArgs { get: args, .. }) => parts::get(client, &args.key).await,
         KeyCommand::Next(args) => get(client, RequestKind::GetNext, &args, json).await,
         KeyCommand::Previous(args) => get(client, RequestKind::GetPrevious, &args, json).await,
         KeyCommand::Version(KeyArgs { key }) => {
@@ -126,6 +145,7 @@ pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) ->
             show::version(reply.body.key_value.unwrap_or_default(), json)
         }
         KeyCommand::Put(args) => put(client, args, json).await,
+        KeyCommand::Delete(args) if args.parts => parts::delete_all(client, &args.key, json).await,
         KeyCommand::Delete(args) => {
             let asked = written(key_of(&args.key)?, &args.write)?;
             if args.write.expect.is_none() {
@@ -161,6 +181,9 @@ async fn get(client: &mut Client, kind: RequestKind, args: &GetArgs, json: bool)
 }
 
 async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliError> {
+    if let (Some(file), true) = (&args.file, args.parts) {
+        return parts::put(client, &args.key, file, &key_bytes(&args.version)?, json).await;
+    }
     let value = match (&args.file, args.value.as_deref()) {
         (Some(file), _) => {
             let bytes = std::fs::metadata(file).map_err(|error| CliError::file(file, error))?.len();
@@ -182,10 +205,10 @@ async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliEr
 
 /// Refuses a value that is longer than the drive says it takes: it may close the connection before it has read such a one.
 fn check_length(greeting: &Command, bytes: u64) -> Result<(), CliError> {
-    let log = greeting.body.as_ref().and_then(|body| body.get_log.as_ref());
-    match log.and_then(|log| log.limits.as_ref()?.max_value_size) {
-        Some(most) if bytes > u64::from(most) => {
-            Err(CliError::user(format!("a value of {bytes} bytes; at most {most} are allowed")))
+    match value_bytes_max(greeting) {
+        Some(most) if bytes > most => {
+            let text = format!("a value of {bytes} bytes; at most {most} are allowed");
+            Err(Fault::invalid(text).hint("`--file FILE --parts` puts a longer file as several values").into())
         }
         _ => Ok(()),
     }
@@ -209,10 +232,6 @@ async fn range(client: &mut Client, args: RangeArgs, json: bool) -> Result<(), C
     let body = Body { range: Some(asked), ..Body::default() };
     let reply = done(client.call(RequestKind::GetKeyRange, body, Bytes::new()).await)?;
     show::keys(&reply.body.range.unwrap_or_default().keys, json)
-}
-
-fn about(key_value: KeyValue) -> Body {
-    Body { key_value: Some(key_value), ..Body::default() }
 }
 
 fn key_of(key: &str) -> Result<KeyValue, CliError> {

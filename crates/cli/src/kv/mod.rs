@@ -3,6 +3,7 @@
 mod admin;
 mod execute;
 mod keys;
+mod parts;
 mod scan;
 mod show;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use pithead_entry::ClientTlsFiles;
 use pithead_kinetic::client::{Client, ClientError, ClientOptions, Reply, Trust};
+use pithead_kinetic::proto::{Body, Command, KeyValue};
 use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Limits};
 use pithead_model::{Blame, Fault};
 
@@ -25,6 +27,7 @@ Examples:
   pithead kv get greeting
   pithead kv range --from a --to z --limit 10 --json
   pithead kv put big --file photo.jpg --at server1:8443 --tls --identity 7 --key-file 7.key
+  pithead kv put words --file words.txt --parts
   pithead kv log capacities
   pithead kv execute pithead/engine/main/lineitem plans/q6 > rows.arrow
   pithead kv acl 7 --new-key-file 7.key --allow read,range --prefix photos/ --tls --at 127.0.0.1:8443
@@ -191,6 +194,17 @@ fn done(answer: Result<Reply, ClientError>) -> Result<Reply, CliError> {
     };
     let what = if reply.what.is_empty() { String::new() } else { format!(": {}", reply.what) };
     Err(Fault::new(blame, format!("{}{what}", reply.code.name())).into())
+}
+
+/// The longest value that a drive says it takes.
+fn value_bytes_max(greeting: &Command) -> Option<u64> {
+    let log = greeting.body.as_ref()?.get_log.as_ref()?;
+    log.limits.as_ref()?.max_value_size.map(u64::from)
+}
+
+/// A request about a key.
+fn about(key_value: KeyValue) -> Body {
+    Body { key_value: Some(key_value), ..Body::default() }
 }
 
 #[cfg(test)]

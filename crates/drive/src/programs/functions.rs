@@ -13,9 +13,10 @@ use pithead_functions::Registry;
 use pithead_model::{Blame, CalledFunction, Fault};
 use pithead_program::FunctionModule as Compiled;
 use pithead_store::{Durability, Key, Store, Write};
-use pithead_wasm_sql::{Code, compiled, extensions, hash_of, known};
+use pithead_wasm_sql::{Code, Sealed, compiled, extensions, hash_of, known};
 
 use super::Programs;
+use super::code::{FUNCTION_CODE_PREFIX, StoredCode, code_key, delete_others, secret};
 use super::faults::task_fault;
 
 /// When a module was kept last, in seconds since 1970 as 8 bytes, and its bytes; by their SHA-256.
@@ -32,12 +33,17 @@ impl Programs {
         self.applications.shutdown().check()?;
         check_function(&module)?;
         let (hash, bytes) = (hash_of(&module.bytes), module.bytes.clone());
-        self.compiled_function(&hash, async { Ok(bytes) }).await?;
+        let compiled = self.compiled_function(&hash, async { Ok(bytes) }).await?;
         let _turn = self.changing.lock().await;
         let (store, manifests) = (Arc::clone(&self.storage.store), self.storage.manifests.clone());
+        let code = self.function_code();
         let keep = move || {
             let value = [&now_s().to_le_bytes(), module.bytes.as_ref()].concat();
             store.write(vec![Write::put(function_key(&hash), value)], Durability::Through)?;
+            // A host of this process may have compiled it, which keeps nothing.
+            if !has_code(&*store, &hash)? {
+                code().iter().try_for_each(|code| pithead_wasm_sql::keep(&compiled, &hash, code))?;
+            }
             if let Err(fault) = sweep(&*store, &manifests, &hash) {
                 tracing::warn!(%fault, "modules of functions that are gone stay for now");
             }
@@ -51,8 +57,32 @@ impl Programs {
     /// A module's bytes: see [`pithead_door::Door::function`].
     pub(crate) async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
         match ask.bytes {
-            true => self.kept(ask.module).await,
+            true => {
+                let bytes = self.kept(ask.module.clone()).await?;
+                self.warm(&ask.module, bytes.as_ref()).await?;
+                Ok(bytes)
+            }
             false => Ok(self.is_kept(ask.module).await?.then(Bytes::new)),
+        }
+    }
+
+    /// Whoever asks for a module's bytes is about to call it: a host of this process, which then has it compiled, or one elsewhere,
+    /// whose session follows. Nobody waits for a compilation here.
+    async fn warm(&self, hash: &str, bytes: Option<&Bytes>) -> Result<(), Fault> {
+        let Some(bytes) = bytes.filter(|_| known(hash).is_none()).cloned() else { return Ok(()) };
+        let (store, of) = (Arc::clone(&self.storage.store), hash.to_owned());
+        if self.resources.workers.blocking(move || has_code(&*store, &of)).await?? {
+            self.compiled_function(hash, async { Ok(bytes) }).await?;
+        }
+        Ok(())
+    }
+
+    /// Where code of functions outlives the process; none without a secret to seal it with. It blocks.
+    fn function_code(&self) -> impl Fn() -> Option<Sealed> + Send + 'static {
+        let (store, folder) = (Arc::clone(&self.storage.store), self.folder.clone());
+        move || {
+            let secret = secret(&folder).inspect_err(|fault| tracing::warn!(%fault, "compiled functions are not kept"));
+            Some(Sealed::new(Arc::new(StoredCode::new(Arc::clone(&store), FUNCTION_CODE_PREFIX)), secret.ok()?))
         }
     }
 
@@ -123,9 +153,10 @@ impl Programs {
             return Ok(module);
         }
         let bytes = bytes.await?;
+        let code = self.function_code();
         let compiling = self.resources.workers.pool().spawn_lengthy(move || {
             let _turn = turn;
-            compiled(&bytes)
+            compiled(&bytes, code().as_ref())
         });
         compiling.await.map_err(task_fault)?
     }
@@ -135,11 +166,16 @@ fn function_key(hash: &str) -> Key {
     format!("{FUNCTION_PREFIX}{hash}").into()
 }
 
+/// Whether the compiled code of a module is kept for this release.
+fn has_code(store: &dyn Store, hash: &str) -> Result<bool, Fault> {
+    Ok(store.entry(&code_key(FUNCTION_CODE_PREFIX, &pithead_wasm_sql::code_key(hash)?))?.is_some())
+}
+
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Deletes modules that no manifest of this drive names, and that were kept long ago. It blocks.
+/// Deletes modules, with their code, that no manifest of this drive names, and that were kept long ago. It blocks.
 fn sweep(store: &dyn Store, manifests: &Manifests, kept: &str) -> Result<(), Fault> {
     let mut named = HashSet::from([function_key(kept)]);
     for domain in manifests.domains()? {
@@ -158,7 +194,10 @@ fn sweep(store: &dyn Store, manifests: &Manifests, kept: &str) -> Result<(), Fau
     if !deletes.is_empty() {
         store.write(deletes, Durability::Back)?;
     }
-    Ok(())
+    let there = store.list(FUNCTION_PREFIX.as_bytes())?;
+    let hashes = there.iter().filter_map(|entry| str::from_utf8(&entry.key[FUNCTION_PREFIX.len()..]).ok());
+    let kept: Vec<[u8; 32]> = hashes.map(pithead_wasm_sql::code_key).collect::<Result<_, _>>()?;
+    delete_others(store, FUNCTION_CODE_PREFIX, &kept)
 }
 
 #[cfg(test)]
@@ -175,9 +214,11 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let manifests = Manifests::new(Arc::clone(&store), DriveId(1));
         let hash = |digit: &str| digit.repeat(64);
+        let code = |digit: &str| code_key(FUNCTION_CODE_PREFIX, &pithead_wasm_sql::code_key(&hash(digit)).unwrap());
         let put = |digit: &str, kept_s: u64| {
             let value = [&kept_s.to_le_bytes()[..], b"module"].concat();
-            store.write(vec![Write::put(function_key(&hash(digit)), value)], Durability::Through).unwrap();
+            let batch = vec![Write::put(function_key(&hash(digit)), value), Write::put(code(digit), "code")];
+            store.write(batch, Durability::Through).unwrap();
         };
         put("a", 0);
         put("b", 0);
@@ -198,5 +239,7 @@ mod tests {
         sweep(&*store, &manifests, &hash("d")).unwrap();
         let there = ["a", "b", "c", "d"].map(|digit| store.get(&function_key(&hash(digit))).unwrap().is_some());
         assert_eq!(there, [true, false, true, true], "named, neither, new, just kept");
+        let codes = ["a", "b", "c", "d"].map(|digit| store.get(&code(digit)).unwrap().is_some());
+        assert_eq!(codes, there);
     }
 }

@@ -4,6 +4,7 @@ mod code;
 mod datasets;
 mod faults;
 mod feeding;
+mod files;
 mod flow;
 mod functions;
 mod modules;
@@ -29,14 +30,14 @@ use tokio::sync::OnceCell;
 
 use crate::resources::Resources;
 use crate::storage::Storage;
-use code::{StoredCode, secret};
+use code::{CODE_PREFIX, StoredCode, secret};
 use faults::program_fault;
 use functions::REGISTRIES_MAX;
 use modules::{KnownModule, MODULES_MAX};
 use session::Application;
 
 pub(crate) use datasets::{plain, plain_schema};
-pub use services::FILE_PREFIX;
+pub use files::FILE_PREFIX;
 
 /// The modules and the applications of a drive.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl Programs {
     async fn runtime(&self) -> Result<&Arc<Runtime>, Fault> {
         let make = || async {
             let (folder, pool) = (self.folder.clone(), Arc::clone(self.resources.workers.pool()));
-            let code = Arc::new(StoredCode::new(Arc::clone(&self.storage.store)));
+            let code = Arc::new(StoredCode::new(Arc::clone(&self.storage.store), CODE_PREFIX));
             let options = RuntimeOptions::default();
             let made = move || Runtime::with_code_store(pool, options, code, secret(&folder)?).map_err(program_fault);
             self.resources.workers.blocking(made).await?

@@ -13,7 +13,7 @@ use pithead_store::{Durability, Expected, Key, Put, Store, Version, Write};
 use sha2::{Digest, Sha256};
 
 use super::Programs;
-use super::code::{delete_others, hex};
+use super::code::{CODE_PREFIX, delete_others, hex};
 use super::faults::program_fault;
 use super::services::DriveServices;
 
@@ -155,7 +155,7 @@ impl Programs {
             let sweep = move || {
                 let kept: Vec<[u8; 32]> =
                     all_about(&*store)?.iter().filter_map(|about| Some(runtime.code_key(&bytes_of(&about.sha256)?))).collect();
-                delete_others(&*store, &kept)
+                delete_others(&*store, CODE_PREFIX, &kept)
             };
             self.resources.workers.blocking(sweep).await?
         };

@@ -463,8 +463,10 @@ fn a_host_program_in_cpp_counts_words_at_all_drives() {
         let loaded = site.command(&["program", "load"]).arg(module).output().unwrap();
         assert!(loaded.status.success(), "{}", said(&loaded));
         let texts = ["to be or not\nto be\n", "that is the question\nto be\n"];
-        for (process, text) in site.processes.iter().zip(texts) {
-            let put = site.command(&["kv", "put", "play", text, "--at", &process.kinetic()]).output().unwrap();
+        // A drive says it once.
+        let kinetic: Vec<String> = site.processes.iter().map(DriveProcess::kinetic).collect();
+        for (at, text) in kinetic.iter().zip(texts) {
+            let put = site.command(&["kv", "put", "play", text, "--at", at]).output().unwrap();
             assert!(put.status.success(), "{}", said(&put));
         }
         let program = host_in_cpp("wordcount_drives_host");
@@ -473,6 +475,24 @@ fn a_host_program_in_cpp_counts_words_at_all_drives() {
         let output = run("play");
         let counts = "be\t3\nis\t1\nnot\t1\nor\t1\nquestion\t1\nthat\t1\nthe\t1\nto\t3\n";
         assert!(output.status.success() && String::from_utf8_lossy(&output.stdout) == counts, "{}", said(&output));
+        // A file that is longer than a value, over one that was longer still.
+        let long = site.directory.path().join("long.txt");
+        for (at, lines) in kinetic.iter().zip([400_000, 300_000]).chain(kinetic.iter().zip([250_000, 200_000])) {
+            std::fs::write(&long, "to be or not\n".repeat(lines)).unwrap();
+            let put = site.command(&["kv", "put", "long", "--parts", "--at", at, "--file"]).arg(&long).output();
+            assert!(put.as_ref().unwrap().status.success(), "{}", said(&put.unwrap()));
+            let got = site.command(&["kv", "get", "long", "--parts", "--at", at]).output().unwrap();
+            assert!(got.stdout == std::fs::read(&long).unwrap(), "{}", String::from_utf8_lossy(&got.stderr));
+        }
+        let output = run("long");
+        let counts = "be\t450000\nnot\t450000\nor\t450000\nto\t450000\n";
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout) == counts, "{}", said(&output));
+        let cut = ["kv", "delete", "long/1", "--at", &kinetic[0]];
+        assert!(site.command(&cut).output().unwrap().status.success());
+        assert!(said(&run("long")).contains("the file \"long\" lacks the key-value \"long/1\""), "{}", said(&run("long")));
+        let delete = ["kv", "delete", "long", "--parts", "--at", &kinetic[0]];
+        assert!(site.command(&delete).output().unwrap().status.success());
+        assert!(said(&run("long")).contains("there is no file \"long\""), "{}", said(&run("long")));
         let output = run("none");
         let told = said(&output);
         assert!(

@@ -120,7 +120,7 @@ impl GuestMemory for Room {
 
 /// Calls all functions of a module on a few rows. What they do there is their doing, as long as it is said.
 fn call_all(bytes: &[u8]) -> Result<(), ProgramError> {
-    let module = FunctionEngine::shared()?.compile(bytes)?;
+    let module = FunctionEngine::shared()?.compile(bytes, None)?;
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(-7), Some(1 << 40), Some(0)]));
     let texts: ArrayRef =
         Arc::new(StringViewArray::from(vec![Some("a"), Some("a text that is long"), None, Some(""), Some("é")]));

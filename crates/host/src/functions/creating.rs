@@ -10,7 +10,7 @@ use pithead_fleet::Edit;
 use pithead_model::{
     Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, FaultKind, Function, FunctionKind, Manifest, RUNS_USER_FUNCTIONS,
 };
-use pithead_wasm_sql::{check, compiled, hash_of, kind_of};
+use pithead_wasm_sql::{check, hash_of, kind_of};
 
 use super::{Definition, Dropped, known};
 use crate::{Commitment, Host};
@@ -36,8 +36,7 @@ pub(crate) async fn create(
         );
     }
     let bytes = module_bytes(&definition.module, may_read_files).await?;
-    let code = bytes.clone();
-    let module = tokio::task::spawn_blocking(move || compiled(&code)).await.map_err(Fault::bug)??;
+    let module = host.functions().compiled(bytes.clone()).await.map_err(|fault| of_file(fault, &definition.module))?;
     let export = definition.export.clone().unwrap_or_else(|| name.dataset.clone());
     let function = Function {
         arguments: definition.arguments.clone(),
@@ -62,6 +61,14 @@ pub(crate) async fn create(
         FunctionEdit { domain: name.domain, name: name.dataset, function: Some(function), replaces: definition.replaces };
     commitment.commit(host.fleet(), &edit).await.map_err(|not| not.fault)?;
     Ok(())
+}
+
+/// A fault of a module that a file is, with the name of that.
+fn of_file(fault: Fault, module: &str) -> Fault {
+    match module.starts_with(DIGITS_PREFIX) {
+        true => fault,
+        false => Fault { message: format!("{module}: {}", fault.message), ..fault },
+    }
 }
 
 /// Drops a function. Its module goes from the drives some time later.

@@ -11,8 +11,10 @@ use super::imports;
 use super::module::FunctionModule;
 use super::run::Called;
 use super::{INSTANCE_MEMORY_BYTES_MAX, INSTANCES_MAX};
+use crate::cache::{Sealed, code_key_of};
 use crate::engine::{Ticker, Ticking, engine};
 use crate::known::Known;
+use crate::module::{seal, unsealed};
 use crate::{ProgramError, RuntimeOptions};
 
 /// The most modules whose code is kept, and the bytes of all code together.
@@ -49,8 +51,9 @@ impl FunctionEngine {
         Ok(Self { linker, ticker, known: Mutex::new(Known::new(MODULES_MAX, CODE_BYTES_MAX)), compiling: Mutex::default() })
     }
 
-    /// Checks and compiles a module. The same bytes are compiled once while they are known. It blocks.
-    pub fn compile(self: &Arc<Self>, bytes: &[u8]) -> Result<Arc<FunctionModule>, ProgramError> {
+    /// Checks and compiles a module. The same bytes are compiled once while they are known, and by one process where their code is
+    /// kept. It blocks.
+    pub fn compile(self: &Arc<Self>, bytes: &[u8], kept: Option<&Sealed>) -> Result<Arc<FunctionModule>, ProgramError> {
         let key: [u8; 32] = Sha256::digest(bytes).into();
         let known = || self.known.lock().get(&key);
         // What is known waits for nobody's compilation.
@@ -61,10 +64,27 @@ impl FunctionEngine {
         if let Some(module) = known() {
             return Ok(module);
         }
-        let compiled = FunctionModule::compile(self, &self.linker, bytes);
-        let module = Arc::new(compiled.map_err(|cause| ProgramError::Usage(format!("the module of a function: {cause}")))?);
+        let before = kept.and_then(|kept| unsealed(self.linker.engine(), kept, &self.code_key(&key)));
+        let made = match &before {
+            Some(module) => FunctionModule::new(self, &self.linker, module),
+            None => FunctionModule::compile(self, &self.linker, bytes),
+        };
+        let module = Arc::new(made.map_err(|cause| ProgramError::Usage(format!("the module of a function: {cause}")))?);
+        if let (None, Some(kept)) = (before, kept) {
+            self.keep(&module, &key, kept);
+        }
         self.known.lock().put(key, Arc::clone(&module), module.code_bytes());
         Ok(module)
+    }
+
+    /// Keeps the code of a module, whose SHA-256 this is, for the next process. It blocks.
+    pub fn keep(&self, module: &FunctionModule, module_sha256: &[u8; 32], kept: &Sealed) {
+        seal(module.code(), kept, &self.code_key(module_sha256));
+    }
+
+    /// The key under which a [`crate::CodeStore`] has the code of a module.
+    pub fn code_key(&self, module_sha256: &[u8; 32]) -> [u8; 32] {
+        code_key_of(self.linker.engine(), module_sha256)
     }
 
     pub(super) fn ticking(&self) -> Ticking {

@@ -52,14 +52,19 @@ impl FunctionModule {
 
     /// Bytes of its compiled code.
     pub(super) fn code_bytes(&self) -> usize {
-        code_bytes(self.instance.module())
+        code_bytes(self.code())
     }
 
     pub(super) fn exported(&self) -> &Exported {
         &self.exported
     }
 
-    /// The errors are sentences without a name.
+    /// Its code.
+    pub(super) fn code(&self) -> &Module {
+        self.instance.module()
+    }
+
+    /// Compiles and checks a module. The errors are sentences without a name.
     pub(super) fn compile(engine: &Arc<FunctionEngine>, linker: &Linker<Called>, bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MODULE_BYTES_MAX {
             return Err(format!("it has {} bytes; a module has at most {MODULE_BYTES_MAX}", bytes.len()));
@@ -71,11 +76,16 @@ impl FunctionModule {
             Refused::Bounds(cause) => cause,
             Refused::Compiler(error) => format!("it is no WebAssembly module that can run here: {error:#}"),
         })?;
+        Self::new(engine, linker, &module)
+    }
+
+    /// Checks what a module exports and imports.
+    pub(super) fn new(engine: &Arc<FunctionEngine>, linker: &Linker<Called>, module: &Module) -> Result<Self, String> {
         let exported = match module.exports().any(|export| export.name().starts_with(UDF_VERSION)) {
-            true => Exported::ArrowUdf(arrow_udfs(&module)?),
-            false => own(&module)?,
+            true => Exported::ArrowUdf(arrow_udfs(module)?),
+            false => own(module)?,
         };
-        let instance = linker.instantiate_pre(&module).map_err(|error| wrong_import(&error))?;
+        let instance = linker.instantiate_pre(module).map_err(|error| wrong_import(&error))?;
         Ok(Self { engine: Arc::clone(engine), instance, exported })
     }
 }

@@ -21,7 +21,7 @@ impl GuestMemory for AtMost {
 
 pub(super) fn compile(text: &str) -> Result<Arc<FunctionModule>, String> {
     let bytes = wat::parse_str(text).unwrap();
-    FunctionEngine::shared().unwrap().compile(&bytes).map_err(|error| error.to_string())
+    FunctionEngine::shared().unwrap().compile(&bytes, None).map_err(|error| error.to_string())
 }
 
 fn call(export: &str, arguments: &[ArrayRef], returns: &DataType, called_on_null: bool) -> Result<ArrayRef, String> {
@@ -159,12 +159,12 @@ fn what_is_no_module_of_functions_is_refused() {
         ),
     ] {
         let Ok(bytes) = wat::parse_str(text.replacen(from, to, 1)) else { continue };
-        let error = FunctionEngine::shared().unwrap().compile(&bytes).unwrap_err().to_string();
+        let error = FunctionEngine::shared().unwrap().compile(&bytes, None).unwrap_err().to_string();
         assert!(error.starts_with("the module of a function: ") && error.contains(wanted), "{to}: {error}");
     }
     let shared = FunctionEngine::shared().unwrap();
     for bytes in [&b""[..], b"\0asm", b"#!/bin/sh"] {
-        assert!(shared.compile(bytes).is_err());
+        assert!(shared.compile(bytes, None).is_err());
     }
     let bad_place = text.replacen("(i32.const 65536))\n            (func", "(i32.const 12))\n            (func", 1);
     assert_ne!(bad_place, text);

@@ -23,7 +23,7 @@ fn module() -> Arc<FunctionModule> {
 /// The module of a folder of examples.
 fn built(folder: &str, name: &str) -> Arc<FunctionModule> {
     let bytes = fs::read(crate::function_modules::built(folder, name)).expect("the module was built");
-    FunctionEngine::shared().unwrap().compile(&bytes).unwrap()
+    FunctionEngine::shared().unwrap().compile(&bytes, None).unwrap()
 }
 
 fn call(
