@@ -2,9 +2,8 @@
 //! queries in real time; the model takes what they counted, and predicts the same in virtual time.
 //!
 //! Cases are such in which the device or its link is what all wait for: the host is not slowed. The drive's cores take what it
-//! counts, at the profile's cycles, so where cores are what all wait for, drive and model agree by construction: those cases have a
-//! line of their own. What is compared in the others is how the medium, the link, the pipeline between them, and the drive's
-//! scheduling go together.
+//! counts, at the profile's cycles, in both. What is compared is how cores, medium and link, the pipeline between them, and the
+//! drive's scheduling go together.
 
 mod cases;
 mod report;

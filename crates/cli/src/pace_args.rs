@@ -106,9 +106,9 @@ impl Pace {
         } else if let Some((_, limits)) = &self.profile {
             device = device.with_counted_cpu(core_costs(&limits.core), limits.core_share.min(1.0), threads);
         }
-        if let Some((_, limits)) = &self.profile {
+        if let Some((name, limits)) = &self.profile {
             let latency = Duration::from_secs_f64(limits.read_latency_s);
-            device = device.with_medium(limits.medium_bytes_per_s, latency, limits.page_buffer_bytes);
+            device = device.standing_for(name).with_medium(limits.medium_bytes_per_s, latency, limits.page_buffer_bytes);
         }
         Arc::new(device)
     }

@@ -157,7 +157,8 @@ fn paced(status: &DriveStatus) -> String {
     };
     let cpu = (status.cpu_share != 1.0).then(|| format!("CPU paced to {:.3}", status.cpu_share));
     let medium = status.medium_bytes_per_second.map(|rate| format!("medium to {}", quantity_text("bytes_per_s", rate)));
-    [Some(link), cpu, medium].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let profile = status.profile.as_ref().map(|name| format!("throttled, as a {name}"));
+    [profile, Some(link), cpu, medium].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 pub(crate) fn uptime(seconds: u64) -> String {
@@ -234,6 +235,7 @@ mod tests {
             domains: vec![],
             partitions: vec![],
             link_bits_per_second: Some(1e9),
+            profile: None,
             cpu_share: 1.0,
             medium_bytes_per_second: None,
             work: ByLevel::default(),

@@ -89,6 +89,7 @@ mod tests {
             domains: vec![],
             partitions,
             link_bits_per_second: None,
+            profile: None,
             cpu_share: 1.0,
             medium_bytes_per_second: None,
             work: ByLevel::default(),

@@ -5,18 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
 use parking_lot::Mutex;
 
 use crate::clock::thread_cpu_ns;
-use crate::{Clock, CoreCosts, Instant};
+use crate::{Clock, CoreCosts, CpuWait, Instant};
 
 /// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);
-/// A core that is told of counted work so soon after its last was not idle between them: timers end late by a millisecond or
-/// two, for a core's time and for the medium's. Short work follows the last within half of what it takes: a core that mostly waits
-/// was idle.
-const LATE: Duration = Duration::from_millis(2);
 /// Work that is shorter than this says nothing of this machine's speed: most of it may be what a plan costs to make.
 const TELLING: Duration = Duration::from_millis(10);
 /// The number of values in the unit of work: more than a first-level cache has room for, and fewer than a second-level
@@ -62,14 +58,14 @@ impl PacedCpu {
     }
 
     /// Books work that just took `cpu` on the real CPU. The future ends when the work would be done on the slow CPU.
-    /// The booking remains if the future is dropped.
-    pub fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.book(cpu, (cpu.as_nanos() as f64 / self.share) as u64, Duration::ZERO)
+    /// The booking remains if the future is dropped. `late`: by how much the wait before this work ended too late.
+    pub fn work(&self, cpu: Duration, late: Duration) -> Option<CpuWait> {
+        self.book(cpu, (cpu.as_nanos() as f64 / self.share) as u64, late)
     }
 
     /// The same of work that just took `here`, and takes `there` on the slow CPU.
-    pub fn work_as(&self, here: Duration, there: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.book(here, u64::try_from(there.as_nanos()).unwrap_or(u64::MAX), LATE.min(there / 2))
+    pub fn work_as(&self, here: Duration, there: Duration, late: Duration) -> Option<CpuWait> {
+        self.book(here, u64::try_from(there.as_nanos()).unwrap_or(u64::MAX), late)
     }
 
     /// Whether work that took `here` shows that this machine cannot keep up with the slow CPU, which takes `there`. Said once.
@@ -77,17 +73,25 @@ impl PacedCpu {
         here > there && here >= TELLING && !self.was_too_slow.swap(true, Ordering::Relaxed)
     }
 
-    /// `late`: how much later than its core was free work may have begun, and still follows the work before.
-    fn book(&self, here: Duration, takes_ns: u64, late: Duration) -> Option<BoxFuture<'static, ()>> {
+    fn book(&self, here: Duration, takes_ns: u64, late: Duration) -> Option<CpuWait> {
         let now = self.clock.now();
-        // The booking began when its work did.
-        let began = Instant(now.0.saturating_sub(here.as_nanos() as u64));
-        let mut cores = self.free_at.lock();
-        let core = cores.iter_mut().min()?;
-        let starts = if began.since(*core) <= late { *core } else { began };
-        *core = Instant(starts.0.saturating_add(takes_ns));
-        let wait = core.since(now);
-        (wait > BURST).then(|| self.clock.sleep(wait))
+        // The booking began when its work did, or would have.
+        let began = Instant(now.0.saturating_sub((here + late).as_nanos() as u64));
+        let ends = {
+            let mut cores = self.free_at.lock();
+            let core = cores.iter_mut().min()?;
+            *core = Instant((*core).max(began).0.saturating_add(takes_ns));
+            *core
+        };
+        let (wait, clock) = (ends.since(now), Arc::clone(&self.clock));
+        (wait > BURST).then(|| {
+            let slept = clock.sleep(wait);
+            async move {
+                slept.await;
+                clock.now().since(ends)
+            }
+            .boxed()
+        })
     }
 }
 
@@ -111,6 +115,8 @@ pub fn unit_ns() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use futures::future::BoxFuture;
+
     use super::*;
     use crate::SystemClock;
 
@@ -131,7 +137,7 @@ mod tests {
     fn cores_do_no_more_together_than_slow_ones_would() {
         let cpu = PacedCpu::new(0.25, 2, Arc::new(Still));
         for _ in 0..10 {
-            drop(cpu.work(Duration::from_millis(100)));
+            drop(cpu.work(Duration::from_millis(100), Duration::ZERO));
         }
         // 1 s of work takes 4 s on one slow core, 2 s on two; each began 100 ms ago.
         let free = cpu.free_at.lock().iter().map(|free| free.0 - 900_000_000).collect::<Vec<_>>();
@@ -141,24 +147,34 @@ mod tests {
     #[test]
     fn counted_work_is_booked_from_its_beginning_whatever_it_took_here() {
         let cpu = PacedCpu::new(0.01, 1, Arc::new(Still));
-        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50)));
+        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50), Duration::ZERO));
         assert_eq!(cpu.free_at.lock()[0], Instant(1_030_000_000), "30 ms are left to wait");
-        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50)));
+        drop(cpu.work_as(Duration::from_millis(20), Duration::from_millis(50), Duration::ZERO));
         assert_eq!(cpu.free_at.lock()[0], Instant(1_080_000_000), "after the first");
     }
 
     #[test]
     fn a_timer_that_ends_late_does_not_make_a_core_slower() {
-        let free_after = |idle_us: u64, takes_us: u64| {
+        let free_after = |idle_us: u64, late_us: u64| {
             let cpu = PacedCpu::new(0.01, 1, Arc::new(Still));
             *cpu.free_at.lock() = vec![Instant(1_000_000_000 - idle_us * 1_000)];
-            drop(cpu.work_as(Duration::ZERO, Duration::from_micros(takes_us)));
+            drop(cpu.work_as(Duration::ZERO, Duration::from_micros(1_000), Duration::from_micros(late_us)));
             cpu.free_at.lock()[0].0 / 1_000
         };
-        let after = [1_000, 2_000, 3_000].map(|idle_us| free_after(idle_us, 10_000));
-        assert_eq!(after, [1_009_000, 1_008_000, 1_010_000], "3 ms were spent on nothing");
-        // A core that waited for 2 ms before each 1 ms of work was not slowed at all.
-        assert_eq!([500, 2_000].map(|idle_us| free_after(idle_us, 1_000)), [1_000_500, 1_001_000]);
+        // Work that waited for its core until 2 ms ago, was told so late, and then did other things for 1 ms.
+        let after = [(2_000, 2_000), (2_000, 0), (3_000, 2_000), (500, 2_000)].map(|(idle, late)| free_after(idle, late));
+        assert_eq!(after, [999_000, 1_001_000, 999_000, 1_000_500]);
+    }
+
+    #[tokio::test]
+    async fn a_wait_tells_by_how_much_it_ended_too_late() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let cpu = PacedCpu::new(0.5, 1, Arc::clone(&clock));
+        let start = clock.now();
+        let late = cpu.work_as(Duration::ZERO, Duration::from_millis(5), Duration::ZERO).unwrap().await;
+        let took = clock.now().since(start);
+        assert!(late <= took.saturating_sub(Duration::from_millis(5)), "{late:?} of {took:?}");
+        assert_eq!(cpu.free_at.lock()[0].since(start).as_millis(), 5);
     }
 
     #[test]
@@ -174,9 +190,9 @@ mod tests {
     #[test]
     fn a_whole_core_and_short_work_do_not_wait() {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        assert!(PacedCpu::new(1.0, 1, Arc::clone(&clock)).work(Duration::from_micros(900)).is_none());
-        assert!(PacedCpu::new(0.5, 1, Arc::clone(&clock)).work(Duration::from_micros(10)).is_none());
-        assert!(PacedCpu::new(0.5, 1, clock).work(Duration::from_millis(10)).is_some());
+        assert!(PacedCpu::new(1.0, 1, Arc::clone(&clock)).work(Duration::from_micros(900), Duration::ZERO).is_none());
+        assert!(PacedCpu::new(0.5, 1, Arc::clone(&clock)).work(Duration::from_micros(10), Duration::ZERO).is_none());
+        assert!(PacedCpu::new(0.5, 1, clock).work(Duration::from_millis(10), Duration::ZERO).is_some());
     }
 
     #[test]

@@ -9,6 +9,10 @@ use futures::future::BoxFuture;
 use crate::clock::thread_cpu_ns;
 use crate::{Clock, CoreCosts, CountedWork, PacedCpu, PacedLink, PacedMedium, SystemClock};
 
+/// A wait for a core. It gives how much later it ended than it was to: timers end late by a millisecond or two, and a core that has
+/// the next work by then was not idle meanwhile.
+pub type CpuWait = BoxFuture<'static, Duration>;
+
 /// A CSE's hardware, as its code uses it.
 ///
 /// Each hook returns how long the caller must wait before it goes on, in addition to the time that the real hardware
@@ -23,8 +27,14 @@ pub trait Device: Send + Sync + Debug {
     /// Called when such a session is over.
     fn reading_ends(&self) {}
 
+    /// The profile whose device it stands for, by its name; none: it is the hardware that there is.
+    fn profile(&self) -> Option<&str> {
+        None
+    }
+
     /// Called after CPU work that took `cpu`.
-    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>>;
+    /// `late`: how much later it may have begun than it would have without the wait before it, which [`CpuWait`] tells.
+    fn work(&self, cpu: Duration, late: Duration) -> Option<CpuWait>;
 
     /// What one of its cores takes for counted work. None: what [`Device::work`] makes of the time that it took here.
     fn takes(&self, _work: &CountedWork) -> Option<Duration> {
@@ -32,8 +42,8 @@ pub trait Device: Send + Sync + Debug {
     }
 
     /// Called after work that took `here` on this machine, and takes `there` on one of the device's cores.
-    fn work_as(&self, here: Duration, _there: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.work(here)
+    fn work_as(&self, here: Duration, _there: Duration, late: Duration) -> Option<CpuWait> {
+        self.work(here, late)
     }
 
     /// Whether work that took `here` shows that this machine cannot keep up with the device, which takes `there`. Said once.
@@ -87,7 +97,7 @@ impl Device for Native {
         None
     }
 
-    fn work(&self, _cpu: Duration) -> Option<BoxFuture<'static, ()>> {
+    fn work(&self, _cpu: Duration, _late: Duration) -> Option<CpuWait> {
         None
     }
 
@@ -127,6 +137,7 @@ pub struct Paced {
     link: Option<PacedLink>,
     cpu: Option<PacedCpu>,
     medium: Option<PacedMedium>,
+    profile: Option<String>,
 }
 
 impl Paced {
@@ -134,6 +145,11 @@ impl Paced {
     pub fn with_medium(self, bytes_per_second: f64, latency: Duration, buffer_bytes: u64) -> Self {
         let medium = PacedMedium::new(bytes_per_second, latency, buffer_bytes, Arc::clone(&self.native.clock));
         Self { medium: Some(medium), ..self }
+    }
+
+    /// Says that it stands for the device of a profile.
+    pub fn standing_for(self, profile: &str) -> Self {
+        Self { profile: Some(profile.to_owned()), ..self }
     }
 
     /// Paces sends to this rate.
@@ -154,6 +170,10 @@ impl Paced {
 }
 
 impl Device for Paced {
+    fn profile(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
     fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         self.medium.as_ref()?.read(bytes)
     }
@@ -166,16 +186,16 @@ impl Device for Paced {
         self.medium.iter().for_each(PacedMedium::reading_ends);
     }
 
-    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.cpu.as_ref()?.work(cpu)
+    fn work(&self, cpu: Duration, late: Duration) -> Option<CpuWait> {
+        self.cpu.as_ref()?.work(cpu, late)
     }
 
     fn takes(&self, work: &CountedWork) -> Option<Duration> {
         Some(self.cpu.as_ref()?.costs()?.takes(work))
     }
 
-    fn work_as(&self, here: Duration, there: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.cpu.as_ref()?.work_as(here, there)
+    fn work_as(&self, here: Duration, there: Duration, late: Duration) -> Option<CpuWait> {
+        self.cpu.as_ref()?.work_as(here, there, late)
     }
 
     fn is_too_slow(&self, here: Duration, there: Duration) -> bool {
@@ -219,7 +239,7 @@ mod tests {
     fn native_hardware_waits_for_nothing() {
         let device = Native::new();
         assert!(device.read(1 << 30).is_none());
-        assert!(device.work(Duration::from_secs(1)).is_none());
+        assert!(device.work(Duration::from_secs(1), Duration::ZERO).is_none());
         assert!(device.send(1 << 30).is_none());
         assert_eq!(device.link_bits_per_second(), None);
     }
@@ -240,7 +260,7 @@ mod tests {
         // A core of the device may be the faster one: then nothing waits, unless it is counted to.
         let device = Paced::default().with_counted_cpu(costs, 1.0, 1);
         assert_eq!(device.takes(&work), Some(Duration::from_secs(1)));
-        assert!(device.work_as(Duration::from_millis(1), Duration::from_secs(1)).is_some());
+        assert!(device.work_as(Duration::from_millis(1), Duration::from_secs(1), Duration::ZERO).is_some());
         assert!(device.is_too_slow(Duration::from_secs(2), Duration::from_secs(1)));
     }
 

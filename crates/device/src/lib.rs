@@ -17,7 +17,7 @@ pub use clock::{Clock, Instant, SystemClock};
 pub use cores::machine_cores;
 pub use counted::{CoreCosts, CountedWork};
 pub use cpu::{PacedCpu, unit_ns};
-pub use hooks::{Device, Native, Paced};
+pub use hooks::{CpuWait, Device, Native, Paced};
 pub use link::PacedLink;
 pub use medium::PacedMedium;
 pub use packages::PackageMeter;

@@ -34,6 +34,9 @@ pub struct Welcome {
     /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
     #[serde(default = "whole")]
     pub cpu_share: f64,
+    /// The profile whose device it is slowed to, by its name; none: it is the machine as it is.
+    #[serde(default)]
+    pub profile: Option<String>,
     /// Whether it merges runs and marks their rows, and collects runs that nothing names any more.
     #[serde(default)]
     pub merges: bool,

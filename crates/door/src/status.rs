@@ -38,6 +38,9 @@ pub struct DriveStatus {
     /// The rate that its reads are paced to, bytes a second.
     #[serde(default)]
     pub medium_bytes_per_second: Option<f64>,
+    /// The profile whose device it is slowed to, by its name; none: it is the machine as it is.
+    #[serde(default)]
+    pub profile: Option<String>,
     /// What rounds counted since it started, by the level that they were taken to.
     #[serde(default)]
     pub work: ByLevel<Counts>,

@@ -1,7 +1,7 @@
 //! [`connect`], and the [`Engine`] that it gives.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,11 +61,13 @@ pub async fn connect(target: &Target, options: &EmbedOptions) -> Result<Engine, 
 }
 
 impl Engine {
-    /// How the drives' links are paced, in words; none if they are not. No figure is shown without it.
+    /// How the drives are throttled and their links paced, in words; none if they are not. No figure is shown without it.
     pub fn pacing(&self) -> Option<String> {
-        let rates: Vec<Option<f64>> =
-            self.host.fleet().drives().iter().map(|drive| drive.welcome.link_bits_per_second).collect();
-        pacing_text(&rates)
+        let drives = self.host.fleet().drives();
+        let rates: Vec<Option<f64>> = drives.iter().map(|drive| drive.welcome.link_bits_per_second).collect();
+        let profiles: Vec<Option<&str>> = drives.iter().map(|drive| drive.welcome.profile.as_deref()).collect();
+        let texts: Vec<String> = [throttled_text(&profiles), pacing_text(&rates)].into_iter().flatten().collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
     }
 
     /// Adds the drive at this address, as [`Host::add_drive`] does.
@@ -158,8 +160,13 @@ async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<E
         return Err(fault.hint("start the drives with `pithead drive serve --attach DIR`, or connect to a data directory"));
     }
     let doors = doors(addresses, &options.connect)?;
-    let host_options =
-        HostOptions { threads: options.threads(), memory: options.memory(), functions: functions(), ..HostOptions::default() };
+    let host_options = HostOptions {
+        threads: options.threads(),
+        memory: options.memory(),
+        functions: functions(),
+        code_folder: user_cache().map(|cache| cache.join("pithead/code")),
+        ..HostOptions::default()
+    };
     let host = Host::connect(doors, host_options).await?;
     Ok(Engine {
         host,
@@ -168,6 +175,12 @@ async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<E
         cleaning: None,
         observed: Mutex::default(),
     })
+}
+
+/// The folder of what programs of this user can make again, as the XDG Base Directory Specification names it.
+fn user_cache() -> Option<PathBuf> {
+    let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
 }
 
 /// Deletes what loads that were killed left behind. Only this process loads here, so nothing of another's is touched.
@@ -188,6 +201,20 @@ fn refuse_pacing(target: &Target, options: &EmbedOptions) -> Result<(), Fault> {
         Target::Drives(_) => "a link is paced by the drive that sends on it",
     };
     Err(Fault::new(Blame::User, message).hint("start drives with `pithead drive serve --link 1gbit`"))
+}
+
+/// Which drives behave like devices of profiles.
+fn throttled_text(profiles: &[Option<&str>]) -> Option<String> {
+    let mut names: Vec<&str> = profiles.iter().copied().flatten().collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    let all = names.join(", ");
+    match count {
+        0 => None,
+        count if count == profiles.len() => Some(format!("drives throttled, as by the profile {all}")),
+        count => Some(format!("{count} of {} drives throttled, as by the profile {all}", profiles.len())),
+    }
 }
 
 fn pacing_text(rates: &[Option<f64>]) -> Option<String> {
@@ -214,6 +241,14 @@ mod tests {
             pacing_text(&[Some(1e8), Some(1e9), None]).unwrap(),
             "links of 2 of 3 drives paced to 100 Mbit/s to 1 Gbit/s"
         );
+    }
+
+    #[test]
+    fn throttled_drives_are_told_with_their_profiles() {
+        assert_eq!(throttled_text(&[None]), None);
+        assert_eq!(throttled_text(&[Some("hdd"), Some("hdd")]).unwrap(), "drives throttled, as by the profile hdd");
+        let some = [Some("pm1725"), None, Some("hdd"), Some("hdd")];
+        assert_eq!(throttled_text(&some).unwrap(), "3 of 4 drives throttled, as by the profile hdd, pm1725");
     }
 
     #[test]

@@ -301,8 +301,16 @@ impl Text {
         if sums.failovers > 0 {
             self.line("", 0, format!("sessions that went on at another copy: {}", sums.failovers));
         }
-        let paced: Vec<f64> =
-            query.host.fleet().drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
+        let drives = query.host.fleet().drives();
+        let mut profiles: Vec<&str> = drives.iter().filter_map(|drive| drive.welcome.profile.as_deref()).collect();
+        if !profiles.is_empty() {
+            let count = profiles.len();
+            profiles.sort_unstable();
+            profiles.dedup();
+            let (all, profiles) = (drives.len(), profiles.join(", "));
+            self.line("", 0, format!("throttled, as by the profile {profiles}: {count} of {all} drives"));
+        }
+        let paced: Vec<f64> = drives.iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
         if let Some(rate) = paced.first() {
             self.line(
                 "",

@@ -134,6 +134,7 @@ mod tests {
             encodings: vec![],
             threads: 1,
             link_bits_per_second: None,
+            profile: None,
             cpu_share: 1.0,
             merges: true,
             attaches: false,

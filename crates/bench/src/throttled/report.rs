@@ -28,8 +28,8 @@ pub(super) struct CaseReport {
     model_seconds: f64,
     /// What most of the virtual time was waited for.
     bottleneck: &'static str,
-    /// That is the device's cores, which take the same counts at the same cycles in both.
-    follows_from_counts: bool,
+    /// That is the device's cores.
+    waits_for_cores: bool,
     throttled_over_model: f64,
 }
 
@@ -58,9 +58,9 @@ struct ThrottledSummary {
     model_vs_throttled_worst: f64,
     /// In how many cases they differ by no more than 15%.
     within_15: f64,
-    /// The same of the cases that follow from what was counted, which are not in the others.
-    follows_from_counts_worst: f64,
-    follows_from_counts_within_15: f64,
+    /// The worst of the cases that wait for cores, and of the others.
+    cores_worst: f64,
+    others_worst: f64,
 }
 
 /// How far the two times are apart in some cases.
@@ -71,8 +71,8 @@ struct Apart {
 }
 
 impl Apart {
-    fn of<'a>(cases: impl Iterator<Item = &'a CaseReport>) -> Apart {
-        let apart: Vec<f64> = cases.map(CaseReport::apart).collect();
+    fn of<'a>(cases: impl IntoIterator<Item = &'a CaseReport>) -> Apart {
+        let apart: Vec<f64> = cases.into_iter().map(CaseReport::apart).collect();
         let within = apart.iter().filter(|apart| **apart <= 1.15).count();
         let worst = apart.iter().copied().fold(1.0, f64::max);
         Apart { cases: apart.len(), worst, within_15: within as f64 / apart.len().max(1) as f64 }
@@ -97,7 +97,7 @@ impl CaseReport {
             cpu_share: took.cpu_share,
             model_seconds: predicted.elapsed_s,
             bottleneck: predicted.bottleneck.name(),
-            follows_from_counts: predicted.bottleneck == Bottleneck::DeviceCpu,
+            waits_for_cores: predicted.bottleneck == Bottleneck::DeviceCpu,
             throttled_over_model,
         }
     }
@@ -121,12 +121,13 @@ impl CaseReport {
 
 impl Report {
     pub(super) fn of(machine: Machine, options: &ThrottledOptions, cases: Vec<CaseReport>) -> Report {
-        let (measured, follows) = apart(&cases);
+        let all = Apart::of(&cases);
+        let (cores, others) = by_cores(&cases);
         let summary = ThrottledSummary {
-            model_vs_throttled_worst: measured.worst,
-            within_15: measured.within_15,
-            follows_from_counts_worst: follows.worst,
-            follows_from_counts_within_15: follows.within_15,
+            model_vs_throttled_worst: all.worst,
+            within_15: all.within_15,
+            cores_worst: cores.worst,
+            others_worst: others.worst,
         };
         Report { machine, rows: options.rows, runs: options.runs, cases, summary }
     }
@@ -136,16 +137,16 @@ impl Report {
         let header =
             ["device", "query", "level", "throttled s", "min", "max", "CPU s", "model s", "waits for", "throttled / model"];
         println!("{}", table(&header, &rows));
-        let (measured, follows) = apart(&self.cases);
-        println!("{}", measured.line());
-        println!("where cores are waited for, both times follow from what was counted: {}", follows.line());
+        let (cores, others) = by_cores(&self.cases);
+        println!("{}", Apart::of(&self.cases).line());
+        println!("of those that wait for cores: {}; of the others: {}", cores.line(), others.line());
     }
 }
 
-/// The cases that are measured, and those that follow from what was counted.
-fn apart(cases: &[CaseReport]) -> (Apart, Apart) {
-    let of = |follows: bool| Apart::of(cases.iter().filter(move |case| case.follows_from_counts == follows));
-    (of(false), of(true))
+/// The cases that wait for cores, and the others.
+fn by_cores(cases: &[CaseReport]) -> (Apart, Apart) {
+    let of = |cores: bool| Apart::of(cases.iter().filter(move |case| case.waits_for_cores == cores));
+    (of(true), of(false))
 }
 
 fn row(case: &CaseReport) -> Vec<String> {
@@ -168,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_that_follow_from_counts_are_apart_from_the_others() {
-        let case = |follows_from_counts: bool, throttled_over_model: f64| CaseReport {
+    fn the_worst_of_all_cases_counts() {
+        let case = |waits_for_cores: bool, throttled_over_model: f64| CaseReport {
             device: "d",
             query: "q",
             level: 3,
@@ -180,13 +181,13 @@ mod tests {
             cpu_share: None,
             model_seconds: 1.0,
             bottleneck: "",
-            follows_from_counts,
+            waits_for_cores,
             throttled_over_model,
         };
-        let (measured, follows) =
-            apart(&[case(true, 1.0), case(false, 0.5), case(true, 1.3), case(true, 1.1), case(false, 1.1)]);
-        assert_eq!((measured.cases, measured.worst, measured.within_15), (2, 2.0, 0.5));
-        assert_eq!((follows.cases, follows.worst, follows.within_15 > 0.6), (3, 1.3, true));
-        assert_eq!(apart(&[]).0.line(), "worst 1.00×, 0% of 0 cases within 15%");
+        let cases = [case(true, 1.0), case(false, 0.5), case(true, 1.3), case(true, 1.1), case(false, 1.1)];
+        let (all, (cores, others)) = (Apart::of(&cases), by_cores(&cases));
+        assert_eq!((all.cases, all.worst, all.within_15), (5, 2.0, 0.6));
+        assert_eq!((cores.cases, cores.worst, others.cases, others.worst), (3, 1.3, 2, 2.0));
+        assert_eq!(Apart::of(&[]).line(), "worst 1.00×, 0% of 0 cases within 15%");
     }
 }

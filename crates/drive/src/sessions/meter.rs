@@ -8,8 +8,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use pithead_device::{CountedWork, Device, Instant};
+use pithead_device::{CountedWork, CpuWait, Device, Instant};
 
 /// Time on the device's core after which the device is told of it in the middle of a future, nanoseconds.
 const CHARGE_NS: u64 = 1_000_000;
@@ -46,6 +45,8 @@ struct Counted {
 struct Charged {
     here_ns: u64,
     there_ns: u64,
+    /// By how much the last wait for a core ended too late.
+    late: Duration,
 }
 
 /// What a meter has counted so far, for others to read.
@@ -131,11 +132,11 @@ impl<'a> Meter<'a> {
     /// Runs a future, counting the CPU time of its polls. Between polls it waits as the device says.
     pub(crate) async fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
-        let mut wait: Option<BoxFuture<'static, ()>> = None;
+        let mut wait: Option<CpuWait> = None;
         let Self { device, spent, charged, bill, .. } = self;
         let output = poll_fn(|context| {
             if let Some(wait) = &mut wait {
-                ready!(wait.poll_unpin(context));
+                charged.late = ready!(wait.poll_unpin(context));
             }
             wait = None;
             let (start, cpu) = (device.clock().now(), device.cpu_ns());
@@ -145,7 +146,10 @@ impl<'a> Meter<'a> {
                 && let Some(mut paced) = bill.charge(*device, spent, charged, false)
             {
                 match paced.poll_unpin(context) {
-                    Poll::Ready(()) => context.waker().wake_by_ref(),
+                    Poll::Ready(late) => {
+                        charged.late = late;
+                        context.waker().wake_by_ref();
+                    }
                     Poll::Pending => wait = Some(paced),
                 }
             }
@@ -157,7 +161,7 @@ impl<'a> Meter<'a> {
     /// Tells the device of the work since the last call, and waits as it says.
     pub(crate) async fn charge(&mut self) {
         if let Some(wait) = self.bill.charge(self.device, &self.spent, &mut self.charged, true) {
-            wait.await;
+            self.charged.late = wait.await;
         }
     }
 
@@ -202,7 +206,7 @@ impl<'a> Meter<'a> {
 
 impl Bill {
     /// Tells the device of what it was not told of, if that is enough or `all` is to be told. Gives how long to wait.
-    fn charge(&self, device: &dyn Device, spent: &Spent, charged: &mut Charged, all: bool) -> Option<BoxFuture<'static, ()>> {
+    fn charge(&self, device: &dyn Device, spent: &Spent, charged: &mut Charged, all: bool) -> Option<CpuWait> {
         match self {
             Bill::Cpu(quantum_ns) => {
                 let here_ns = spent.cpu_ns() - charged.here_ns;
@@ -210,7 +214,7 @@ impl Bill {
                     return None;
                 }
                 charged.here_ns += here_ns;
-                device.work(Duration::from_nanos(here_ns))
+                device.work(Duration::from_nanos(here_ns), std::mem::take(&mut charged.late))
             }
             Bill::Counts(counted) => {
                 let takes = device.takes(&counted.as_ref()?.work())?;
@@ -223,7 +227,8 @@ impl Bill {
                 charged.here_ns += here_ns;
                 charged.there_ns += there_ns;
                 spent.0.there_ns.store(charged.there_ns, Ordering::Relaxed);
-                device.work_as(Duration::from_nanos(here_ns), Duration::from_nanos(there_ns))
+                let late = std::mem::take(&mut charged.late);
+                device.work_as(Duration::from_nanos(here_ns), Duration::from_nanos(there_ns), late)
             }
         }
     }

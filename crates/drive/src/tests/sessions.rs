@@ -2,7 +2,7 @@ use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
-use pithead_device::{Clock, Device, Native};
+use pithead_device::{Clock, CpuWait, Device, Native};
 use pithead_door::{Hello, ShippedInput};
 use pithead_model::{SessionId, SessionState};
 
@@ -201,8 +201,8 @@ impl Device for Faulty {
         assert!(!self.armed.load(Ordering::Relaxed), "a read that nobody foresaw");
         None
     }
-    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
-        self.native.work(cpu)
+    fn work(&self, cpu: Duration, late: Duration) -> Option<CpuWait> {
+        self.native.work(cpu, late)
     }
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         self.native.send(bytes)
