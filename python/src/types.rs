@@ -161,10 +161,14 @@ pub(crate) fn dataset_facts(py: Python<'_>, name: &DatasetName, dataset: &Datase
     Ok(facts.unbind())
 }
 
+/// Whose time emulated figures are in.
+const CLOCK: &str = "emulated, virtual time";
+
 /// What a statement would have taken on drives of a profile, in seconds, bytes and joules. Without sub-plans all is 0.
 pub(crate) fn emulated(py: Python<'_>, device: &str, emulated: Option<Emulated>) -> PyResult<Py<PyDict>> {
     let facts = PyDict::new(py);
     facts.set_item("device", device)?;
+    facts.set_item("clock", CLOCK)?;
     facts.set_item("drives", emulated.map_or(0, |emulated| emulated.drives))?;
     let prediction = emulated.map(|emulated| emulated.prediction);
     let bytes = |of: fn(&Prediction) -> u64| prediction.as_ref().map_or(0, of);

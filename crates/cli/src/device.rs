@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pithead_emulate::{Bound, ModelError, Profile, ProfileError, Quantity, builtin_names, find, parse, quantity_text};
+use pithead_emulate::{
+    Bound, ModelError, Profile, ProfileError, Quantity, builtin, builtin_names, find, parse, parse_own, quantity_text,
+};
 use pithead_model::{Blame, Fault};
 use serde_json::{Value, json};
 
@@ -59,11 +61,11 @@ pub(crate) struct ShowArgs {
     toml: bool,
 }
 
-/// Check profiles of your own: what is malformed, missing or absurd is said with its line.
+/// Check profiles of your own: what is malformed, missing or absurd, and a name that is taken, is said with its line.
 #[derive(Debug, Args)]
 #[command(after_help = VALIDATE_EXAMPLES)]
 pub(crate) struct ValidateArgs {
-    /// Files
+    /// Files; a profile that comes with the program is checked, too
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -156,7 +158,7 @@ fn validate(args: &ValidateArgs) -> Result<(), CliError> {
     let mut sink = Sink::stdout();
     let mut faults = Vec::new();
     for file in &args.files {
-        match read(file).and_then(|text| parse(&text).map_err(|error| refused(&error).at(file.display()))) {
+        match checked(file) {
             Ok(profile) => {
                 let numbers = quantities(&profile).count();
                 let assumed = quantities(&profile).filter(|(_, _, quantity)| quantity.source.starts_with("assumed")).count();
@@ -170,9 +172,18 @@ fn validate(args: &ValidateArgs) -> Result<(), CliError> {
     said(faults)
 }
 
+/// A profile that comes with the program, or a file's, which must not be called as one of those.
+fn checked(file: &Path) -> Result<Profile, CliError> {
+    let parsed = match file.to_str().and_then(builtin) {
+        Some(text) => parse(text),
+        None => parse_own(&read(file)?),
+    };
+    parsed.map_err(|error| refused(&error).at(file.display()))
+}
+
 /// The text of a profile that comes with the program, or of a file.
 pub(crate) fn text_of(profile: &str) -> Result<String, CliError> {
-    if let Some(text) = pithead_emulate::builtin(profile) {
+    if let Some(text) = builtin(profile) {
         return Ok(text.to_owned());
     }
     let path = Path::new(profile);
@@ -187,11 +198,11 @@ pub(crate) fn text_of(profile: &str) -> Result<String, CliError> {
         .into())
 }
 
-/// A profile with a model, by its name or its file.
+/// A profile with a model, by its name or its file. One of a file is called by its path, since the name in it may be another's.
 pub(crate) fn modelled(named: &str) -> Result<Profile, CliError> {
     let profile = parse(&text_of(named)?).map_err(|error| refused(&error).at(named))?;
     match profile.parts {
-        Some(_) => Ok(profile),
+        Some(_) => Ok(Profile { name: named.to_owned(), ..profile }),
         None => Err(CliError::user(ModelError::Native(profile.name).to_string())),
     }
 }
@@ -242,7 +253,7 @@ mod tests {
     fn a_file_that_is_wrong_is_refused_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mine.toml");
-        let right = pithead_emulate::builtin("newport").unwrap();
+        let right = &builtin("newport").unwrap().replace("name = \"newport\"", "name = \"mine\"");
         std::fs::write(&file, right).unwrap();
         validate(&ValidateArgs { files: vec![file.clone()] }).unwrap();
         std::fs::write(&file, right.replace("poll_s", "pol_s")).unwrap();
@@ -250,6 +261,21 @@ mod tests {
         assert!(error.to_string().contains("line 35: unknown field `pol_s`"), "{error}");
         std::fs::write(&file, [0xff]).unwrap();
         assert!(validate(&ValidateArgs { files: vec![file] }).is_err());
+    }
+
+    /// A regression: a changed copy of a built-in profile, or one under its name, was shown as that one.
+    #[test]
+    fn a_file_is_not_taken_for_a_built_in_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("copy.toml");
+        std::fs::write(&file, builtin("newport").unwrap()).unwrap();
+        let named = file.display().to_string();
+        assert_eq!(modelled(&named).unwrap().name, named);
+        assert_eq!(modelled("newport").unwrap().name, "newport");
+        let error = checked(&file).unwrap_err().to_string();
+        assert!(error.contains("line 1: name: newport is a profile that comes with the program"), "{error}");
+        assert_eq!(checked(Path::new("newport")).unwrap().name, "newport");
+        assert!(validate(&ValidateArgs { files: vec![PathBuf::from("newport"), file] }).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use pithead_model::{Blame, Fault};
-use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg};
+use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg_of};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -44,7 +44,7 @@ pub(crate) struct ReproArgs {
     /// Write everything to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the curves to a picture
+    /// Write the curves, and the figures as bars, to a picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -54,8 +54,32 @@ pub(crate) struct ReproArgs {
 struct Written<'a> {
     reports: &'a [Report],
     summary: ReproSummary,
-    /// Seconds of virtual time in a second of real time, with the making and counting of tables.
+    /// Seconds of virtual time in a second of real time, with the making and counting of tables: those of the model alone.
     virtual_seconds_per_second: f64,
+}
+
+/// In smaller tables latencies, which do not become shorter with them, outweigh the rest.
+const SCALE_FAIR_MAX: u64 = 1000;
+
+/// How long the model has taken.
+#[derive(Debug, Default)]
+struct Speed {
+    virtual_s: f64,
+    real_s: f64,
+}
+
+impl Speed {
+    /// Adds an experiment. One that the model has no part in says nothing of its speed.
+    fn add(&mut self, report: &Report, real_s: f64) {
+        if report.virtual_s > 0.0 {
+            self.virtual_s += report.virtual_s;
+            self.real_s += real_s;
+        }
+    }
+
+    fn virtual_seconds_per_second(&self) -> f64 {
+        self.virtual_s / self.real_s.max(1e-9)
+    }
 }
 
 /// Runs the command.
@@ -68,34 +92,54 @@ pub(crate) async fn run(args: ReproArgs) -> Result<(), CliError> {
 
 fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
     let names = chosen(&args.names).map_err(|error| refused(&error))?;
-    for path in [&args.json, &args.svg].into_iter().flatten() {
-        check_folder(path)?;
-    }
-    let began = Instant::now();
+    args.json.iter().try_for_each(|path| check_folder(path))?;
+    args.svg.iter().try_for_each(|path| check_picture(path))?;
+    let mut speed = Speed::default();
     let mut sink = Sink::stdout();
     let mut reports = Vec::new();
     for name in names {
         if terminal::lively() {
             terminal::tell(format_args!("running {name} …"));
         }
+        let began = Instant::now();
         let report = pithead_repro::run(name, args.scale).map_err(|error| refused(&error))?;
+        speed.add(&report, began.elapsed().as_secs_f64());
         show(&report, &mut sink)?;
         reports.push(report);
     }
-    let real_s = began.elapsed().as_secs_f64();
-    let virtual_s: f64 = reports.iter().map(|report| report.virtual_s).sum();
+    let virtual_seconds_per_second = speed.virtual_seconds_per_second();
     let summary = ReproSummary::of(&reports);
     if let Some(path) = &args.json {
-        let written = Written { reports: &reports, summary, virtual_seconds_per_second: virtual_s / real_s.max(1e-9) };
+        let written = Written { reports: &reports, summary, virtual_seconds_per_second };
         let text = serde_json::to_string_pretty(&written).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
         write_file(path, &format!("{text}\n"))?;
     }
-    if let Some(path) = &args.svg {
-        let charts: Vec<_> = reports.iter().flat_map(|report| report.charts.iter().cloned()).collect();
-        write_file(path, &svg(&charts, "emulated, virtual time"))?;
-    }
     writeln!(sink, "{}", serde_json::to_string_pretty(&summary).unwrap_or_default())?;
-    sink.finish()
+    sink.finish()?;
+    if speed.real_s > 0.0 {
+        let tables = "with the making and counting of tables";
+        terminal::tell(format_args!(
+            "the model ran through {virtual_seconds_per_second:.0} virtual seconds a second, {tables}"
+        ));
+    }
+    args.svg.iter().try_for_each(|path| draw(&reports, path))
+}
+
+fn draw(reports: &[Report], path: &Path) -> Result<(), CliError> {
+    let picture = svg_of(reports, "emulated, virtual time").ok_or_else(|| {
+        let names: Vec<_> = reports.iter().map(|report| report.name).collect();
+        CliError::user(format!("there is nothing to draw: no figure of {} is reproduced", names.join(", "))).at(path.display())
+    })?;
+    write_file(path, &picture)
+}
+
+/// Whether a picture can be written to a file: there is a folder for it, and its name says what it will be.
+pub(crate) fn check_picture(path: &Path) -> Result<(), CliError> {
+    if path.extension().is_none_or(|ending| !ending.eq_ignore_ascii_case("svg")) {
+        let fault = Fault::new(Blame::User, "pictures are written as SVG, and the name of this file does not end in .svg");
+        return Err(CliError::from(fault.hint("name one such as curves.svg")).at(path.display()));
+    }
+    check_folder(path)
 }
 
 /// Whether there is a folder for a file that is written once all has run.
@@ -120,9 +164,7 @@ fn refused(error: &ReproError) -> CliError {
 fn show(report: &Report, sink: &mut Sink) -> Result<(), CliError> {
     writeln!(sink, "{}: {}", report.name, about(report.name))?;
     if !report.figures.is_empty() {
-        let scale =
-            if report.scale > 1 { format!("; tables of 1/{} of the paper's rows", report.scale) } else { String::new() };
-        writeln!(sink, "{}{scale}\n", report.clock)?;
+        writeln!(sink, "{}{}\n", report.clock, scaled(report.scale))?;
         figures(&report.figures).write(sink)?;
         writeln!(sink)?;
     }
@@ -135,6 +177,18 @@ fn show(report: &Report, sink: &mut Sink) -> Result<(), CliError> {
     }
     writeln!(sink)?;
     Ok(())
+}
+
+/// How small the tables are, and whether that is too small.
+fn scaled(scale: u64) -> String {
+    match scale {
+        1 => String::new(),
+        2..=SCALE_FAIR_MAX => format!("; tables of 1/{scale} of the paper's rows"),
+        _ => format!(
+            "; tables of 1/{scale} of the paper's rows, which is too small to compare: latencies do not become shorter with \
+             tables, so that calibrated figures are off, too (--scale {SCALE_FAIR_MAX} at most)"
+        ),
+    }
 }
 
 fn figures(figures: &[Figure]) -> Grid {
@@ -190,6 +244,43 @@ mod tests {
         check_folder(Path::new("figures.json")).unwrap();
         let error = check_folder(&folder.path().join("nowhere/figures.json")).unwrap_err().to_string();
         assert!(error.contains("there is no folder"), "{error}");
+    }
+
+    #[test]
+    fn a_picture_is_an_svg() {
+        let folder = tempfile::tempdir().unwrap();
+        check_picture(&folder.path().join("curves.svg")).unwrap();
+        check_picture(Path::new("CURVES.SVG")).unwrap();
+        for other in ["curves.png", "curves", "svg", "curves.svg.gz"] {
+            let error = check_picture(Path::new(other)).unwrap_err().to_string();
+            assert!(error.contains("does not end in .svg"), "{other}: {error}");
+        }
+        assert!(check_picture(&folder.path().join("nowhere/curves.svg")).is_err());
+    }
+
+    #[test]
+    fn what_has_no_figures_is_not_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = |name| pithead_repro::run(name, 1000).unwrap();
+        let file = folder.path().join("x.svg");
+        let error = draw(&[report("yoursql")], &file).unwrap_err().to_string();
+        assert!(error.contains("no figure of yoursql is reproduced") && !file.exists(), "{error}");
+        draw(&[report("yoursql"), report("skytether")], &file).unwrap();
+        assert!(std::fs::read_to_string(&file).unwrap().contains("skytether: "));
+    }
+
+    #[test]
+    fn tables_that_are_too_small_are_said_to_be() {
+        assert_eq!([scaled(1), scaled(1000)], [String::new(), "; tables of 1/1000 of the paper's rows".to_owned()]);
+        assert!(scaled(1001).contains("1/1001 of the paper's rows, which is too small to compare"), "{}", scaled(1001));
+    }
+
+    #[test]
+    fn speed_is_that_of_the_model_alone() {
+        let mut speed = Speed::default();
+        speed.add(&Report { virtual_s: 10.0, ..Report::default() }, 2.0);
+        speed.add(&Report { simulated_s: 700.0, ..Report::default() }, 1.0);
+        assert_eq!(speed.virtual_seconds_per_second(), 5.0);
     }
 
     #[test]

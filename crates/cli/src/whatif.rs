@@ -17,7 +17,7 @@ use crate::device;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
-use crate::repro::check_folder;
+use crate::repro::check_picture;
 use crate::target::{TargetArgs, connected};
 
 const EXAMPLES: &str = "\
@@ -30,12 +30,17 @@ Examples:
 /// The rates of the link in the curves, over the profile's.
 const LINKS: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 const CLOCK: &str = "emulated, virtual time";
+/// The drives find the pages that may match.
+const HINTED: &str = "SET pithead.level = '1'";
+/// Characters of the query in a picture.
+const QUERY_CHARS: usize = 66;
 
 /// Predict what a query would take on drives of a profile: time, bytes and joules, for each level of push-down.
 ///
-/// The query runs twice, over the data of this directory: with everything pushed down, and with nothing. What its
-/// sub-plans counted (rows and bytes read, passed and handed on) is spread over the drives of the profile, and a
-/// model of them gives the times. What the host does above the sub-plans is not in them.
+/// The query runs three times, over the data of this directory: with everything pushed down, with the pages that may
+/// match sent as they are stored, and with nothing pushed down. What its sub-plans counted (rows and bytes read, passed
+/// and handed on) is spread over the drives of the profile, and a model of them gives the times. What the host does
+/// above the sub-plans is not in them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WhatifArgs {
@@ -49,10 +54,10 @@ pub(crate) struct WhatifArgs {
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     skew: f64,
     /// Drives that have each part of the data
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=DRIVES_MAX as i64))]
     copies: u64,
     /// Drives that fail half-way, the fullest among them; the copies on others finish their work
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(0..))]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(0..=DRIVES_MAX as i64))]
     failed: u64,
     /// As if the data were so many times as large
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000))]
@@ -83,16 +88,17 @@ struct Row {
 pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     let profile = device::modelled(&args.profile)?;
     let fleet = fleet(&args)?;
-    args.svg.iter().try_for_each(|path| check_folder(path))?;
+    args.svg.iter().try_for_each(|path| check_picture(path))?;
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
     let counted =
         connected(&target, &interrupts, async |engine| interrupts.cancels(count(&engine.host.session(), &args.query)).await)
             .await?;
-    let counted: Vec<Counts> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
-    let rows = rows(&profile, &counted, fleet);
+    let scaled: Vec<Scaled> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
+    let rows = rows(&profile, &scaled, fleet);
     if let Some(path) = &args.svg {
-        std::fs::write(path, svg(&curves(&profile, &counted, fleet), CLOCK)).map_err(|error| CliError::file(path, error))?;
+        let picture = svg(&curves(&profile, &scaled, fleet), &note(&args, fleet));
+        std::fs::write(path, picture).map_err(|error| CliError::file(path, error))?;
     }
     let mut sink = Sink::stdout();
     if args.json {
@@ -106,10 +112,24 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     sink.finish()
 }
 
+/// What a picture is of, below its titles.
+fn note(args: &WhatifArgs, fleet: Fleet) -> String {
+    let query = args.query.split_whitespace().collect::<Vec<_>>().join(" ");
+    let query = match query.char_indices().nth(QUERY_CHARS) {
+        Some((end, _)) => format!("{}…", &query[..end]),
+        None => query,
+    };
+    format!("{CLOCK}\n{}, {} times the data\n{query}", shown(fleet), args.times)
+}
+
 /// What a sub-plan counted here.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     counts: Counts,
+    /// At level 1; none where drives do not take it there.
+    hints: Option<Hints>,
+    /// Whether drives take it to level 0. They do not where a sub-plan joins what each of them has.
+    can_travel: bool,
     /// The partitions that it ran over.
     partitions: u64,
     /// Whether no group is on two drives.
@@ -136,9 +156,35 @@ fn shown(fleet: Fleet) -> String {
     text
 }
 
+/// The pages that may match.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Hints {
+    /// As [`Level::Hints`] has them.
+    counts: Counts,
+    /// Whether the drives searched texts for patterns to find them.
+    patterns: bool,
+}
+
+/// What a sub-plan would count over other data, on other drives.
+#[derive(Clone, Copy, Debug)]
+struct Scaled {
+    counts: Counts,
+    hints: Option<Hints>,
+    can_travel: bool,
+}
+
+impl Scaled {
+    /// The levels to which it can be taken, the highest first, each with its counts.
+    fn levels(&self) -> Vec<(Level, Counts)> {
+        let [whole, filtered, bytes] = Level::ALIKE.map(|level| (level, self.counts));
+        let hints = self.hints.map(|Hints { counts, patterns }| (Level::Hints { patterns }, counts));
+        [whole, filtered].into_iter().chain(hints).chain(self.can_travel.then_some(bytes)).collect()
+    }
+}
+
 /// Runs the query, and gives what each of its sub-plans counted.
 async fn count(session: &Session, query: &str) -> Result<Vec<Counted>, CliError> {
-    // It runs twice, and must change nothing.
+    // It runs more than once, and must change nothing.
     let statement = session.prepare(query, &Parameters::default()).await?;
     if statement.explains() {
         let fault = Fault::new(Blame::User, "a query is predicted, and EXPLAIN gives its plan");
@@ -152,6 +198,8 @@ async fn count(session: &Session, query: &str) -> Result<Vec<Counted>, CliError>
     count_all(session).await?;
     drain(session, WHOLE).await?;
     let whole = work(drain(session, query).await?.sub_plans());
+    drain(session, HINTED).await?;
+    let hinted = work(drain(session, query).await?.sub_plans());
     drain(session, STORED).await?;
     let stored = work(drain(session, query).await?.sub_plans());
     if whole.is_empty() {
@@ -162,7 +210,10 @@ async fn count(session: &Session, query: &str) -> Result<Vec<Counted>, CliError>
         let fault = Fault::new(Blame::Unsupported, "the query has other sub-plans when its work is done at the host");
         return Err(fault.hint("EXPLAIN ANALYZE with SET pithead.level = 3 and = 0 shows both").into());
     }
-    Ok(whole.iter().zip(&stored).map(|(whole, stored)| counted(whole, stored)).collect())
+    let is_alike = hinted.len() == whole.len();
+    let hinted = |place: usize| is_alike.then(|| &*hinted[place]);
+    let both = whole.iter().zip(&stored).enumerate();
+    Ok(both.map(|(place, (whole, stored))| counted(whole, hinted(place), stored)).collect())
 }
 
 /// The sub-plans of the query itself. What samples of tables have told the first run is known to the second one, which takes none.
@@ -170,18 +221,40 @@ fn work(all: Vec<Arc<SubPlanProfile>>) -> Vec<Arc<SubPlanProfile>> {
     all.into_iter().filter(|profile| !profile.is_sample).collect()
 }
 
-fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
-    let sum = |profile: &SubPlanProfile| {
-        ByLevel::<Counts>::of(profile.sessions().iter().flat_map(|session| &session.annotations)).sum()
-    };
-    let counts = Counts { stored_bytes: sum(stored).stored_bytes, ..sum(whole) };
+fn counted(whole: &SubPlanProfile, hinted: Option<&SubPlanProfile>, stored: &SubPlanProfile) -> Counted {
+    let by_level =
+        |profile: &SubPlanProfile| ByLevel::<Counts>::of(profile.sessions().iter().flat_map(|session| &session.annotations));
+    let carried = by_level(stored);
+    let counts = Counts { stored_bytes: carried.sum().stored_bytes, ..by_level(whole).sum() };
+    let can_travel = carried.whole.rows == 0 && carried.filtered.rows == 0;
     let partitions = whole.sessions().len().max(1) as u64;
-    Counted { counts, partitions, groups_are_apart: whole.sub_plan.whole_partition }
+    let hints = hinted.and_then(|hinted| hints(&counts, hinted));
+    Counted { counts, hints, can_travel, partitions, groups_are_apart: whole.sub_plan.whole_partition }
+}
+
+/// What drives found at level 1; none where they took any slice to another level. All rows count as searched where any are.
+fn hints(counts: &Counts, hinted: &SubPlanProfile) -> Option<Hints> {
+    let sessions = hinted.sessions();
+    let rounds = || sessions.iter().flat_map(|session| &session.annotations);
+    let ByLevel { whole, filtered, hints: found, bytes } = ByLevel::<Counts>::of(rounds());
+    if [whole, filtered, bytes].iter().any(|other| other.rows > 0 || other.read_bytes > 0) {
+        return None;
+    }
+    let patterns = rounds().any(|round| round.scan.searched > 0);
+    let counts = Counts {
+        read_bytes: found.read_bytes,
+        passed_rows: found.rows,
+        passed_bytes: found.stored_bytes,
+        out_rows: counts.passed_rows,
+        out_bytes: 0,
+        ..*counts
+    };
+    Some(Hints { counts, patterns })
 }
 
 impl Counted {
     /// The same for so many times the data, on so many drives.
-    fn of(&self, times: u64, drives: u64) -> Counts {
+    fn of(&self, times: u64, drives: u64) -> Scaled {
         let counts = self.counts;
         let many = |count: u64| count.saturating_mul(times);
         // An aggregate or a top-k does not grow with the data: each drive hands on what a partition does here.
@@ -190,24 +263,32 @@ impl Counted {
             (true, true) => count,
             (true, false) => count.div_ceil(self.partitions).saturating_mul(drives),
         };
-        Counts {
+        let grown = |counts: Counts| Counts {
             rows: many(counts.rows),
             read_bytes: many(counts.read_bytes),
             stored_bytes: many(counts.stored_bytes),
             passed_rows: many(counts.passed_rows),
             passed_bytes: many(counts.passed_bytes),
-            out_rows: kept(counts.out_rows),
-            out_bytes: kept(counts.out_bytes),
+            out_rows: many(counts.out_rows),
+            out_bytes: many(counts.out_bytes),
+        };
+        Scaled {
+            counts: Counts { out_rows: kept(counts.out_rows), out_bytes: kept(counts.out_bytes), ..grown(counts) },
+            hints: self.hints.map(|hints| Hints { counts: grown(hints.counts), ..hints }),
+            can_travel: self.can_travel,
         }
     }
 }
 
-fn rows(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Row> {
-    let of = |(place, counts): (usize, &Counts)| {
-        let counts = *counts;
-        Level::ALL.map(|level| Row { sub_plan: place + 1, level, counts, outcome: predict(profile, &counts, level, fleet) })
+fn rows(profile: &Profile, scaled: &[Scaled], fleet: Fleet) -> Vec<Row> {
+    let row = |sub_plan: usize, level: Level, counts: Counts| {
+        let outcome = predict(profile, &counts, level, fleet);
+        Row { sub_plan, level, counts, outcome }
     };
-    counted.iter().enumerate().flat_map(of).collect()
+    let of = |(place, scaled): (usize, &Scaled)| {
+        scaled.levels().into_iter().map(|(level, counts)| row(place + 1, level, counts)).collect::<Vec<_>>()
+    };
+    scaled.iter().enumerate().flat_map(of).collect()
 }
 
 fn grid(rows: &[Row]) -> Grid {
@@ -232,7 +313,7 @@ fn grid(rows: &[Row]) -> Grid {
                 Bytes(predicted.link_bytes).to_string(),
                 format!("{:.3} J", predicted.system_j),
                 format!("{:.3} J", predicted.drives_j),
-                format!("{:.3}", efficiency(row, predicted)),
+                efficiency(row, predicted).map_or_else(String::new, |efficiency| format!("{efficiency:.3}")),
                 predicted.bottleneck.name().to_owned(),
             ]),
             Err(error) => texts.extend([vec![String::new(); 6], vec![error.to_string()]].concat()),
@@ -242,9 +323,11 @@ fn grid(rows: &[Row]) -> Grid {
     grid
 }
 
-/// Megabytes of the stored data that are gone through in a second, for each watt of the system.
-fn efficiency(row: &Row, predicted: &Prediction) -> f64 {
-    row.counts.stored_bytes as f64 / 1e6 / predicted.system_j.max(1e-12)
+/// Megabytes of the stored data that are gone through in a second, for each watt of the system. None where it draws nothing, or
+/// where nothing was counted as it is stored.
+fn efficiency(row: &Row, predicted: &Prediction) -> Option<f64> {
+    let stored = row.counts.stored_bytes;
+    (predicted.system_j > 0.0 && stored > 0).then(|| stored as f64 / 1e6 / predicted.system_j)
 }
 
 fn object(profile: &Profile, fleet: Fleet, row: &Row) -> serde_json::Value {
@@ -277,7 +360,7 @@ fn object(profile: &Profile, fleet: Fleet, row: &Row) -> serde_json::Value {
 }
 
 /// For each sub-plan, the time at each level by the rate of a drive's link.
-fn curves(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Chart> {
+fn curves(profile: &Profile, scaled: &[Scaled], fleet: Fleet) -> Vec<Chart> {
     let linked = |times: f64| {
         let mut profile = profile.clone();
         if let Some(parts) = &mut profile.parts {
@@ -287,19 +370,19 @@ fn curves(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Chart> {
     };
     let profiles = LINKS.map(linked);
     let rate = |profile: &Profile| profile.parts.as_ref().map_or(0.0, |parts| parts.link.bytes_per_s.value / 1e6);
-    let chart = |(place, counts): (usize, &Counts)| {
-        let lines = Level::ALL.map(|level| Line {
+    let chart = |(place, scaled): (usize, &Scaled)| {
+        let lines = scaled.levels().into_iter().map(|(level, counts)| Line {
             name: format!("level {}", level.number()),
             points: profiles
                 .iter()
-                .filter_map(|profile| Some((rate(profile), predict(profile, counts, level, fleet).ok()?.elapsed_s)))
+                .filter_map(|profile| Some((rate(profile), predict(profile, &counts, level, fleet).ok()?.elapsed_s)))
                 .collect(),
         });
-        let lines = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
-        let title = format!("Sub-plan {}, {} drives of {}", place + 1, fleet.drives, profile.name);
+        let lines = lines.filter(|line| !line.points.is_empty()).collect();
+        let title = format!("Sub-plan {} on {}", place + 1, profile.name);
         Chart { title, profiles: vec![], x: "link of a drive (MB/s)", y: "seconds", lines }
     };
-    counted.iter().enumerate().map(chart).collect()
+    scaled.iter().enumerate().map(chart).collect()
 }
 
 #[cfg(test)]
@@ -308,8 +391,8 @@ mod tests {
     use pithead_embed::{EmbedOptions, Target, connect};
     use pithead_emulate::find;
 
-    fn counts() -> Counts {
-        counted(false).counts
+    fn scaled() -> Scaled {
+        counted(false).of(1, 1)
     }
 
     fn counted(groups_are_apart: bool) -> Counted {
@@ -322,26 +405,41 @@ mod tests {
             out_rows: 10,
             out_bytes: 160,
         };
-        Counted { counts, partitions: 2, groups_are_apart }
+        // 32 MB of pages are searched, and 2 MB of those travel.
+        let found = Counts { read_bytes: 34_000_000, passed_rows: 50_000, passed_bytes: 2_000_000, out_rows: 1000, ..counts };
+        let hints = Some(Hints { counts: found, patterns: true });
+        Counted { counts, hints, can_travel: true, partitions: 2, groups_are_apart }
     }
 
     #[test]
     fn data_grows_and_groups_do_not() {
-        let many = counted(false).of(100, 8);
+        let many = counted(false).of(100, 8).counts;
         assert_eq!((many.rows, many.stored_bytes, many.passed_bytes), (100_000_000, 4_000_000_000, 800_000));
         assert_eq!((many.out_rows, many.out_bytes), (5 * 8, 80 * 8));
-        assert_eq!(counted(true).of(100, 8).out_rows, 10);
+        assert_eq!(counted(true).of(100, 8).counts.out_rows, 10);
         let mut filter = counted(false);
         filter.counts.out_rows = filter.counts.passed_rows;
-        assert_eq!(filter.of(100, 8).out_rows, 100_000);
+        assert_eq!(filter.of(100, 8).counts.out_rows, 100_000);
+        let hints = counted(false).of(100, 8).hints.unwrap();
+        assert!(hints.patterns, "{hints:?}");
+        assert_eq!(
+            (hints.counts.read_bytes, hints.counts.passed_rows, hints.counts.out_rows),
+            (3_400_000_000, 5_000_000, 100_000)
+        );
     }
 
     #[test]
     fn every_level_has_a_row_or_a_reason() {
         let mut out = Vec::new();
-        grid(&rows(&find("pm1725").unwrap(), &[counts()], Fleet::even(2))).write(&mut out).unwrap();
+        grid(&rows(&find("pm1725").unwrap(), &[scaled()], Fleet::even(2))).write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text.matches("the device pm1725 has no cores for users' work").count(), 2, "{text}");
+        assert_eq!(text.matches("the device pm1725 has no cores for users' work").count(), 3, "{text}");
+        let without = Scaled { hints: None, ..scaled() };
+        let numbers =
+            |scaled| rows(&find("newport").unwrap(), &[scaled], Fleet::even(2)).iter().map(|row| row.level.number()).collect();
+        let joined = Scaled { can_travel: false, ..without };
+        let all: [Vec<u8>; 3] = [scaled(), without, joined].map(numbers);
+        assert_eq!(all, [vec![3, 2, 1, 0], vec![3, 2, 0], vec![3, 2]]);
         assert!(text.contains("40.0 MB"), "{text}");
     }
 
@@ -350,8 +448,72 @@ mod tests {
         let charts = curves(&find("newport").unwrap(), &[counted(false).of(100, 1)], Fleet::even(1));
         let gain = |line: &Line| line.points[0].1 / line.points[LINKS.len() - 1].1;
         let gains: Vec<f64> = charts[0].lines.iter().map(gain).collect();
-        assert!(gains[2] > 10.0 * gains[0], "{gains:?}");
-        assert!(gains[0] >= 1.0);
+        assert!(gains[3] > 10.0 * gains[0], "{gains:?}");
+        assert!(gains[0] >= 1.0 && gains[2] > gains[0], "{gains:?}");
+    }
+
+    /// Of a profile with matchers, level 1 meets them, and no other level does.
+    #[test]
+    fn only_pages_that_may_match_meet_the_matchers() {
+        let biscuit = find("pm1725-biscuit").unwrap();
+        let mut without = biscuit.clone();
+        without.parts.as_mut().unwrap().matcher = None;
+        let times = |profile: &Profile| -> Vec<f64> {
+            rows(profile, &[scaled()], Fleet::even(1)).iter().map(|row| row.outcome.as_ref().unwrap().elapsed_s).collect()
+        };
+        let (with, without) = (times(&biscuit), times(&without));
+        assert!(with[2] < without[2], "{with:?} {without:?}");
+        assert_eq!([with[0], with[1], with[3]], [without[0], without[1], without[3]]);
+    }
+
+    #[test]
+    fn a_picture_says_what_it_is_of() {
+        let args = |drives, query: &str| WhatifArgs {
+            profile: "mine.toml".to_owned(),
+            drives,
+            skew: 1.0,
+            copies: 1,
+            failed: 0,
+            times: 1000,
+            json: false,
+            svg: None,
+            data: None,
+            query: query.to_owned(),
+        };
+        let fleet = Fleet { copies: 2, failed: 1, skew: 2.0, ..Fleet::even(8) };
+        let lines = note(&args(8, "SELECT  max(v)\n FROM t"), fleet);
+        assert_eq!(
+            lines,
+            "emulated, virtual time\n8 drives, skew 2, 2 copies, 1 failed half-way, 1000 times the data\nSELECT max(v) FROM t"
+        );
+        let long = note(&args(1, &"é".repeat(100)), Fleet::even(1));
+        assert!(long.contains("\n1 drive, 1000 times") && long.ends_with(&format!("\n{}…", "é".repeat(QUERY_CHARS))), "{long}");
+        let charts = curves(&Profile { name: "mine.toml".to_owned(), ..find("newport").unwrap() }, &[scaled()], fleet);
+        assert_eq!(charts[0].title, "Sub-plan 1 on mine.toml");
+        assert_eq!(charts[0].lines.len(), 4);
+    }
+
+    /// 200,000 texts, of which one has the pattern, in one of the pages.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pages_that_may_match_are_those_that_drives_find() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EmbedOptions { drives: Some(1), ..EmbedOptions::default() };
+        let engine = connect(&Target::Data(folder.path().join("data")), &options).await.unwrap();
+        let session = engine.host.session();
+        drain(&session, "CREATE TABLE n AS SELECT value AS k, 'note ' || value AS note FROM range(200000)").await.unwrap();
+        let texts = count(&session, "SELECT count(*) FROM n WHERE note LIKE '%123456%'").await.unwrap()[0];
+        let Hints { counts, patterns } = texts.hints.unwrap();
+        assert!(patterns && counts.passed_rows > 0 && counts.passed_rows < 100_000, "{counts:?}");
+        assert!(counts.passed_bytes < counts.read_bytes / 2 && counts.rows == 200_000, "{counts:?}");
+        assert_eq!((counts.out_rows, counts.stored_bytes), (1, texts.counts.stored_bytes));
+        let numbers = count(&session, "SELECT count(*) FROM n WHERE k % 2 = 0").await.unwrap()[0].hints.unwrap();
+        assert!(!numbers.patterns && numbers.counts.passed_rows == 200_000, "{numbers:?}");
+        assert!(texts.can_travel);
+        // A join of what each drive has is no work that pages or slices of one dataset are enough for.
+        let join = "SELECT a.k FROM n a JOIN n b ON a.k = b.k WHERE a.note LIKE '%777%'";
+        let joined = count(&session, join).await.unwrap();
+        assert!(joined.iter().all(|counted| counted.hints.is_none() && !counted.can_travel), "{joined:?}");
+        engine.shutdown().await;
     }
 
     /// The host keeps what samples have told: a query that sampled in its first run had fewer sub-plans in its second one.

@@ -4,10 +4,13 @@ use pithead_model::{ByLevel, Counts};
 
 use crate::model::{Bottleneck, ComputeSite, Energy, Load, ModelError, run};
 use crate::profile::{Parts, Profile};
-use crate::work::{PageWork, Work};
 
-/// The most pages of a drive that are modelled one by one. Of more, an even part is, and the outcome is multiplied.
-const PAGES_MAX: u64 = 100_000;
+mod pages;
+
+pub(crate) use pages::whole_page;
+
+use pages::{Moved, work_of_one};
+
 /// The most drives.
 pub const DRIVES_MAX: u64 = 10_000;
 
@@ -91,21 +94,36 @@ pub enum Level {
     Whole,
     /// Filter and projection: level 2.
     Filtered,
+    /// They find the pages that may match, which travel as they are stored: level 1. Its counts are other ones: `rows` are those
+    /// that are searched, `read_bytes` all that is read, `passed_rows` and `passed_bytes` those of the pages, and `out_rows` the
+    /// rows in them that pass.
+    Hints {
+        /// Whether what is searched for is a pattern of bytes. Matchers look for it, where the device has some.
+        patterns: bool,
+    },
     /// Nothing; stored bytes travel: level 0.
     Bytes,
 }
 
 impl Level {
-    /// All of them, from the drives to the host.
-    pub const ALL: [Level; 3] = [Level::Whole, Level::Filtered, Level::Bytes];
+    /// Those that have the same counts, from the drives to the host: all but level 1.
+    pub const ALIKE: [Level; 3] = [Level::Whole, Level::Filtered, Level::Bytes];
 
     /// Its number.
     pub fn number(self) -> u8 {
         match self {
             Level::Whole => 3,
             Level::Filtered => 2,
+            Level::Hints { .. } => 1,
             Level::Bytes => 0,
         }
+    }
+
+    /// How one drive of this profile runs it.
+    fn load(self, parts: &Parts) -> Load {
+        let place = if self == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
+        let matcher = self == Level::Hints { patterns: true } && parts.matcher.is_some();
+        Load { matcher, ..Load::at(place) }
     }
 }
 
@@ -138,9 +156,10 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
     let moved = Moved::of(counts, level);
     let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
-    let place = if level == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
-    // The host has the others' work beside the fullest drive's.
-    let outcome = run(profile, &work, Load { host_times: fleet.times_fullest(), ..Load::at(place) })?;
+    // The host has the others' work beside the fullest drive's, and takes in what was counted, which is no whole pages.
+    let (host_times, one) = (fleet.times_fullest(), work.link_bytes(level == Level::Bytes).saturating_mul(share));
+    let host_bytes_times = times(moved.link, one);
+    let outcome = run(profile, &work, Load { host_times, host_bytes_times, ..level.load(parts) })?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
     // Each drive is on until the fullest is done; all of them together do as much as was counted. What a drive moves was
@@ -162,22 +181,6 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
         energy,
         bottleneck: outcome.bottleneck,
     })
-}
-
-/// Bytes that all drives move together.
-struct Moved {
-    medium: u64,
-    link: u64,
-}
-
-impl Moved {
-    fn of(counts: &Counts, level: Level) -> Moved {
-        match level {
-            Level::Whole => Moved { medium: counts.read_bytes, link: counts.out_bytes },
-            Level::Filtered => Moved { medium: counts.read_bytes, link: counts.passed_bytes },
-            Level::Bytes => Moved { medium: counts.stored_bytes, link: counts.stored_bytes },
-        }
-    }
 }
 
 /// How many times as many bytes were counted as one drive moves in the model.
@@ -226,21 +229,6 @@ pub(crate) fn core_seconds(profile: &Profile, counts: &Counts) -> Result<f64, Mo
     Ok(outcome.busy.device_cores_s * share as f64)
 }
 
-/// A drive's counted work as pages, one of so many parts of them.
-fn work_of_one(parts: &Parts, counts: &Counts, level: Level) -> (Work, u64) {
-    let page_bytes = parts.medium.page_bytes.whole();
-    let pages = Moved::of(counts, level).medium.div_ceil(page_bytes);
-    let share = pages.div_ceil(PAGES_MAX).max(1);
-    (work(counts, level, page_bytes, whole_page(parts), Spread { pages, share }), share)
-}
-
-/// What a page costs that is gone through from its first to its last word, whatever is in it.
-pub(crate) fn whole_page(parts: &Parts) -> PageWork {
-    let page_bytes = parts.medium.page_bytes.whole();
-    let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
-    PageWork { accesses: page_bytes.div_ceil(burst_bytes), words: page_bytes / 4, ..PageWork::default() }
-}
-
 /// The fullest drive's part of what was counted.
 fn of_fullest(counts: &Counts, fleet: Fleet) -> Counts {
     Counts {
@@ -252,43 +240,6 @@ fn of_fullest(counts: &Counts, fleet: Fleet) -> Counts {
         out_rows: fleet.fullest(counts.out_rows),
         out_bytes: fleet.fullest(counts.out_bytes),
     }
-}
-
-/// How totals become pages.
-struct Spread {
-    /// Pages of the drive.
-    pages: u64,
-    /// One of so many parts of them is modelled.
-    share: u64,
-}
-
-fn work(counts: &Counts, level: Level, page_bytes: u64, whole: PageWork, spread: Spread) -> Work {
-    let pages = (spread.pages / spread.share).max(u64::from(spread.pages > 0));
-    // The first pages of a total get what does not divide.
-    let part = |total: u64, page: u64| {
-        let total = total.div_ceil(spread.share);
-        total / pages + u64::from(page < total % pages)
-    };
-    let (out_rows, out_bytes) = match level {
-        Level::Whole => (counts.out_rows, counts.out_bytes),
-        Level::Filtered | Level::Bytes => (counts.passed_rows, counts.passed_bytes),
-    };
-    let page = |page: u64| {
-        let (rows, passed) = (part(counts.rows, page), part(counts.passed_rows, page));
-        let (out_rows, out_bytes) = (part(out_rows, page), part(out_bytes, page));
-        PageWork {
-            rows,
-            compares: rows,
-            matches: passed,
-            sums: if level == Level::Whole && counts.out_rows < counts.passed_rows { passed } else { 0 },
-            out_rows,
-            out_bytes,
-            ..whole
-        }
-    };
-    // What was answered without a page, as by what is known of slices, comes at the end.
-    let (last_rows, last_bytes) = if pages == 0 { (out_rows, out_bytes) } else { (0, 0) };
-    Work { page_bytes, pages: (0..pages).map(page).collect(), last_bytes, last_rows }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
 pub use model::{Bottleneck, Busy, Bytes, ComputeSite, Energy, Load, ModelError, Outcome, run};
 pub use profile::{
     Bound, Cpu, HostCpu, Link, Matcher, Medium, Memory, Parts, Power, Profile, ProfileError, Quantity, builtin, builtin_names,
-    find, parse, quantity_text, section_names,
+    find, parse, parse_own, quantity_text, section_names,
 };
 pub use throttle::{CoreSeconds, Throttle};
 pub use work::{PageWork, Work};

@@ -7,6 +7,9 @@ use crate::model::ModelError;
 use crate::profile::{Cpu, Parts, Profile};
 use crate::work::PageWork;
 
+/// What a drive grants a session at least, in bytes: with less, it refuses all of them (`drive/src/resources/budget.rs`).
+const SESSION_BYTES_MIN: u64 = 16 << 20;
+
 /// The speeds of a profile's device, as limits for a drive on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
@@ -66,6 +69,10 @@ impl Throttle {
         let there_s = core_seconds(profile, counts)?;
         let parts = profile.parts.as_ref().ok_or_else(|| ModelError::Native(profile.name.clone()))?;
         let cpu = parts.cpu.as_ref().ok_or_else(|| ModelError::NoCpu(profile.name.clone()))?;
+        let memory_bytes = parts.memory.dram_bytes.whole();
+        if memory_bytes < SESSION_BYTES_MIN {
+            return Err(ModelError::Memory { name: profile.name.clone(), has: memory_bytes, least: SESSION_BYTES_MIN });
+        }
         Ok(Throttle {
             cores: cpu.cores.whole(),
             core_share: here_s / there_s,
@@ -74,7 +81,7 @@ impl Throttle {
             read_latency_s: parts.medium.read_latency_s.value,
             page_buffer_bytes: parts.memory.page_buffer_bytes.whole(),
             link_bytes_per_s: parts.link.bytes_per_s.value,
-            memory_bytes: parts.memory.dram_bytes.whole(),
+            memory_bytes,
         })
     }
 }
@@ -117,6 +124,18 @@ mod tests {
             let modelled = core_seconds(&profile, &counts).unwrap();
             assert!((sum / modelled - 1.0).abs() < 1e-6, "{name}: {sum} {modelled}");
         }
+    }
+
+    #[test]
+    fn a_device_whose_memory_is_too_small_for_any_session_is_refused() {
+        let with = |bytes: f64| {
+            let mut profile = find("smart-ssd").unwrap();
+            profile.parts.as_mut().unwrap().memory.dram_bytes.value = bytes;
+            Throttle::of(&profile, &counts(), 0.01)
+        };
+        let told = with(2e6).unwrap_err().to_string();
+        assert!(told.contains("smart-ssd has 2.0 MB of memory") && told.contains("16.8 MB"), "{told}");
+        assert_eq!(with(f64::from(16 << 20)).unwrap().memory_bytes, 16 << 20);
     }
 
     #[test]

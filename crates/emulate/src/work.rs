@@ -25,6 +25,8 @@ pub struct PageWork {
     pub out_bytes: u64,
     /// A pattern matcher in the path of the medium would throw the page away.
     pub ruled_out: bool,
+    /// The page goes to the host as it is stored, which works on it as on one that it reads itself.
+    pub stored: bool,
 }
 
 impl AddAssign for PageWork {
@@ -38,6 +40,7 @@ impl AddAssign for PageWork {
         self.out_rows += other.out_rows;
         self.out_bytes += other.out_bytes;
         self.ruled_out &= other.ruled_out;
+        self.stored &= other.stored;
     }
 }
 
@@ -70,9 +73,14 @@ pub struct Work {
 impl Work {
     /// The sum of what the pages cost.
     pub fn total(&self) -> PageWork {
-        let mut total = PageWork { ruled_out: true, ..PageWork::default() };
+        let mut total = PageWork { ruled_out: true, stored: true, ..PageWork::default() };
         self.pages.iter().for_each(|page| total += *page);
         total
+    }
+
+    /// Bytes that travel: those of the pages where the host does the work, or else those of the answer.
+    pub(crate) fn link_bytes(&self, at_host: bool) -> u64 {
+        if at_host { self.page_bytes * self.pages.len() as u64 } else { self.out_bytes() }
     }
 
     /// Bytes that the answer has.

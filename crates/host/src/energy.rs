@@ -11,22 +11,36 @@ use pithead_emulate::{
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_remote::SubPlanProfile;
 
-/// The profile that the setting `pithead.device` names; none where it is empty.
+/// The profile that the setting `pithead.device` names; none where it is empty. It takes no file: the one who sets it may be the
+/// client of a server, and must not read what is there.
 pub(crate) fn profile(name: &str) -> Result<Option<Profile>, Fault> {
     if name.is_empty() {
         return Ok(None);
     }
-    device_profile(name, None).map(Some)
+    device_profile(name, None).map(Some).map_err(|fault| if is_path(name) { no_file(name) } else { fault })
 }
 
-/// A profile with a model, from its text, or by its name where there is none.
+fn no_file(name: &str) -> Fault {
+    let what = format!("this setting takes the name of a profile that comes with the program, and no file, found {name:?}");
+    let hint =
+        "files are for `pithead whatif`, `pithead status --device` and Python's emulated(); `pithead device ls` has the names";
+    Fault::new(Blame::User, what).hint(hint)
+}
+
+/// Whether this can only be meant as a file.
+fn is_path(name: &str) -> bool {
+    name.contains(['/', '\\', '.'])
+}
+
+/// A profile with a model, from its text, or by its name where there is none. One of a text is called by the name that is given
+/// here, its file's: the name in it may be that of another one.
 pub fn device_profile(name: &str, text: Option<&str>) -> Result<Profile, Fault> {
     let found = match text {
         Some(text) => parse(text).map_err(|error| Fault::new(Blame::User, error.to_string()).at(name))?,
         None => find(name).map_err(|_| unknown(name))?,
     };
     match found.parts {
-        Some(_) => Ok(found),
+        Some(_) => Ok(Profile { name: name.to_owned(), ..found }),
         None => {
             let what = format!("the profile {} is this machine as it is, of which nothing is modelled", found.name);
             Err(Fault::new(Blame::User, what).hint("name a device: `pithead device ls`"))
@@ -114,5 +128,17 @@ mod tests {
         let fault = profile("smart-sd").unwrap_err();
         assert!(fault.message.contains("smart-ssd"), "{fault}");
         assert!(profile("native").is_err());
+        for file in ["mine.toml", "./mine", "/etc/passwd"] {
+            let fault = profile(file).unwrap_err();
+            assert!(fault.message.contains(file) && fault.message.contains("no file"), "{fault}");
+            assert!(fault.hint.unwrap().contains("whatif"), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_not_taken_for_the_built_in_profile_whose_name_it_has() {
+        let text = pithead_emulate::builtin("newport");
+        assert_eq!(device_profile("copy.toml", text).unwrap().name, "copy.toml");
+        assert_eq!(device_profile("newport", None).unwrap().name, "newport");
     }
 }

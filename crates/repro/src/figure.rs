@@ -129,6 +129,8 @@ pub struct Report {
     pub charts: Vec<Chart>,
     /// Seconds of virtual time that the model ran through.
     pub virtual_s: f64,
+    /// Seconds that a simulator of a drive's cores ran through, which is not the model.
+    pub simulated_s: f64,
 }
 
 /// What stands on every report.

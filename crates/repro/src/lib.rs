@@ -14,7 +14,7 @@ mod table;
 mod yoursql;
 
 pub use figure::{Chart, Claim, Figure, FigureKind, Line, Missing, Report, ReproSummary};
-pub use svg::svg;
+pub use svg::{svg, svg_of};
 
 use pithead_emulate::{ModelError, PageError, ProfileError};
 

@@ -16,6 +16,11 @@ impl Random {
         value ^ (value >> 31)
     }
 
+    /// From 0 to 1, evenly, and never 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Below `bound`, evenly.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32

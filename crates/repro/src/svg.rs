@@ -1,22 +1,37 @@
-//! Charts as one SVG picture, two side by side.
+//! Charts as one SVG picture, two side by side, and the ratios of reports below them.
 
 use std::fmt::Write;
 
-use crate::figure::{Chart, Line};
+use crate::figure::{Chart, Figure, FigureKind, Line, Report};
+
+mod ratios;
 
 const WIDTH: f64 = 470.0;
-const HEIGHT: f64 = 320.0;
+const HEIGHT: f64 = 346.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 18.0;
-const TOP: f64 = 58.0;
+const TOP: f64 = 84.0;
 const BOTTOM: f64 = 78.0;
 const COLUMNS: usize = 2;
 const COLOURS: [&str; 6] = ["#555555", "#1f77b4", "#d9822b", "#2a9d4b", "#8e44ad", "#c0392b"];
 
-/// A picture of these charts. `note` stands below the title of each.
+/// A picture of these charts. `note`, of up to three lines, stands below the title of each.
 pub fn svg(charts: &[Chart], note: &str) -> String {
-    let rows = charts.len().div_ceil(COLUMNS).max(1);
-    let (width, height) = (WIDTH * COLUMNS as f64, HEIGHT * rows as f64);
+    picture(charts, &[], note)
+}
+
+/// A picture of everything in these reports that can be drawn: their charts, and the ratios of their figures as bars. None where
+/// there is nothing.
+pub fn svg_of(reports: &[Report], note: &str) -> Option<String> {
+    let charts: Vec<Chart> = reports.iter().flat_map(|report| report.charts.iter().cloned()).collect();
+    let ratios: Vec<&Report> = reports.iter().filter(|report| !report.figures.is_empty()).collect();
+    (!charts.is_empty() || !ratios.is_empty()).then(|| picture(&charts, &ratios, note))
+}
+
+fn picture(charts: &[Chart], reports: &[&Report], note: &str) -> String {
+    let least = usize::from(reports.is_empty());
+    let above = HEIGHT * charts.len().div_ceil(COLUMNS).max(least) as f64;
+    let (width, height) = (WIDTH * COLUMNS as f64, above + reports.iter().map(|report| ratios::height(report)).sum::<f64>());
     let mut out = String::new();
     put(
         &mut out,
@@ -30,6 +45,13 @@ pub fn svg(charts: &[Chart], note: &str) -> String {
         put(&mut out, format_args!(r#"<g transform="translate({x} {y})">"#));
         panel(&mut out, chart, note);
         put(&mut out, format_args!("</g>"));
+    }
+    let mut y = above;
+    for report in reports {
+        put(&mut out, format_args!(r#"<g transform="translate(0 {y})">"#));
+        ratios::panel(&mut out, report, note);
+        put(&mut out, format_args!("</g>"));
+        y += ratios::height(report);
     }
     put(&mut out, format_args!("</svg>"));
     out
@@ -67,7 +89,9 @@ impl Axis {
         Self { least: under, most: over, ..self }
     }
 
+    /// Where a value stands; one that a logarithmic axis does not have is at its beginning.
     fn place(&self, value: f64) -> f64 {
+        let value = if value > self.least { value } else { self.least };
         let share = (value / self.least).ln() / (self.most / self.least).ln();
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
@@ -90,12 +114,19 @@ fn panel(out: &mut String, chart: &Chart, note: &str) {
     let x = Axis::new(points().map(|point| point.0), LEFT, WIDTH - RIGHT);
     let y = Axis::new(points().map(|point| point.1), HEIGHT - BOTTOM, TOP).widened();
     text(out, LEFT, 20.0, r#"font-size="13" font-weight="bold""#, &chart.title);
-    text(out, LEFT, 36.0, r##"fill="#555555""##, &noted(chart, note));
+    notes(out, LEFT, &noted(chart, note));
     axes(out, chart, x, y);
     for (line, colour) in chart.lines.iter().zip(COLOURS.iter().cycle()) {
         curve(out, line, colour, x, y);
     }
     legend(out, &chart.lines);
+}
+
+/// Lines below a title.
+fn notes(out: &mut String, x: f64, note: &str) {
+    for (number, line) in note.lines().enumerate() {
+        text(out, x, 36.0 + 14.0 * number as f64, r##"fill="#555555""##, line);
+    }
 }
 
 fn noted(chart: &Chart, note: &str) -> String {
@@ -170,14 +201,55 @@ mod tests {
         assert!(picture.contains("a &lt; b &amp; c"));
         assert_eq!(picture.matches("<g ").count(), picture.matches("</g>").count());
         // From the left end of the axis to the right one, from its bottom to its top.
-        assert!(picture.contains(r#"points="64.0,242.0 452.0,58.0""#), "{picture}");
+        assert!(picture.contains(r#"points="64.0,268.0 452.0,84.0""#), "{picture}");
     }
 
     #[test]
     fn charts_without_sense_are_still_pictures() {
         for points in [vec![], vec![(0.0, 0.0)], vec![(1.0, 5.0)], vec![(-1.0, f64::NAN), (2.0, f64::INFINITY)]] {
-            assert!(svg(&[chart(points)], "note").ends_with("</svg>\n"));
+            let picture = svg(&[chart(points)], "note");
+            assert!(picture.ends_with("</svg>\n") && !picture.contains("NaN"), "{picture}");
         }
         assert!(svg(&[], "note").contains("<rect"));
+    }
+
+    #[test]
+    fn a_note_may_have_two_lines() {
+        let picture = svg(&[chart(vec![(1.0, 5.0), (2.0, 6.0)])], "one\ntwo");
+        assert!(
+            picture.contains(r##"y="36.0" fill="#555555">one<"##) && picture.contains(">two; profiles smart-ssd<"),
+            "{picture}"
+        );
+    }
+
+    fn report(ratios: &[f64]) -> Report {
+        let mut report = Report::new("biscuit", 1);
+        for ratio in ratios {
+            let how = crate::figure::How(FigureKind::Predicted, &["pm1725"]);
+            report.figure("a figure whose name is < 4", "here", "×", (1.0, *ratio), how);
+        }
+        report
+    }
+
+    /// A regression: reports without charts became an empty picture.
+    #[test]
+    fn reports_without_charts_have_bars() {
+        let picture = svg_of(&[report(&[1.0, 0.5]), report(&[])], "note").unwrap();
+        assert_eq!(picture.matches(r#"class="bar""#).count(), 2, "{picture}");
+        assert_eq!(picture.matches("biscuit: ").count(), 1, "a report without figures has no panel");
+        assert!(picture.contains("a figure whose name is &lt; 4"), "{picture}");
+        let widths: Vec<f64> = picture
+            .lines()
+            .filter(|line| line.contains(r#"class="bar""#))
+            .map(|line| line.split(r#" width=""#).nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
+        for odd in [f64::NAN, f64::INFINITY, -1.0, 1e12] {
+            assert!(!svg_of(&[report(&[odd])], "note").unwrap().contains("NaN"));
+        }
+        let both = Report { charts: vec![chart(vec![(1.0, 2.0)])], ..report(&[1.0]) };
+        let picture = svg_of(&[both], "note").unwrap();
+        assert!(picture.contains("polyline") && picture.contains(r#"class="bar""#), "{picture}");
+        assert_eq!(svg_of(&[report(&[])], "note"), None);
     }
 }

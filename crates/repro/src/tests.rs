@@ -63,6 +63,34 @@ fn what_follows_does_so_without_the_model() {
     assert_eq!(predicted, 0, "one calibrated factor is all that there is");
 }
 
+/// What a paper leaves open is shown in each way, and no way that is nearer counts.
+#[test]
+fn other_ways_to_filter_are_variants() {
+    let report = run("biscuit", SMALL).unwrap();
+    let of_filter = |figure: &&Figure| figure.what.starts_with("filter of one day of lineitem: time");
+    let kinds: Vec<FigureKind> = report.figures.iter().filter(of_filter).map(|figure| figure.kind).collect();
+    assert_eq!(kinds, [FigureKind::Predicted, FigureKind::Variant, FigureKind::Variant, FigureKind::Variant]);
+    let times = |what: &str| figure(&report, &format!("filter of one day of lineitem: time, {what}")).ours;
+    let counted = times("host over Biscuit");
+    assert!(times("where the host without Biscuit waits for each page") > 3.0 * counted);
+    assert!((0.9..1.1).contains(&(times("where both hosts wait for each page that they read") / counted)));
+    assert!(times("where cores of the drive filter the rows of found pages") > counted);
+}
+
+/// Section 6.3 and figure 5 say so, and section 7 builds on it: the client is as slow as its own drive at least.
+#[test]
+fn skytethers_functions_never_wait_for_data() {
+    let report = run("skytether", SMALL).unwrap();
+    let claim = |what: &str| report.claims.iter().find(|claim| claim.what.contains(what)).unwrap();
+    assert!(claim("never waits for data").holds, "{:?}", claim("never waits for data"));
+    assert!(!claim("number of calls").holds, "nothing that the paper says gives a call a cost");
+    let slower = figure(&report, "Accumulate on one core, Envoy over client").ours;
+    let [one, all] = ["one core", "all cores"]
+        .map(|cores| figure(&report, &format!("drives that are as fast as a client from end to end, {cores} of each")));
+    assert_eq!((one.kind, all.kind), (FigureKind::Follows, FigureKind::Variant));
+    assert!((one.ours - slower).abs() <= 1.0 && (all.ours - slower / 2.0).abs() <= 1.0, "{slower}: {one:?} {all:?}");
+}
+
 #[test]
 fn what_the_smart_ssd_paper_says_in_words_holds() {
     for claim in run("smart-ssd", SMALL).unwrap().claims {
@@ -77,7 +105,9 @@ fn every_figure_names_its_profile_and_every_gap_its_reason() {
         assert_eq!((report.name, report.clock), (*name, "emulated, virtual time"));
         for figure in &report.figures {
             assert!(figure.kind == FigureKind::Counted || !figure.profiles.is_empty(), "{figure:?}");
-            assert!(figure.ours.is_finite() && figure.ours > 0.0, "{figure:?}");
+            // Another way to run an experiment may lose where the paper's gains.
+            assert!(figure.ours.is_finite(), "{figure:?}");
+            assert!(figure.ours > 0.0 || figure.kind == FigureKind::Variant, "{figure:?}");
         }
         assert!(report.not_reproduced.iter().all(|missing| !missing.reason.is_empty()));
         assert!(!report.figures.is_empty() || !report.not_reproduced.is_empty());

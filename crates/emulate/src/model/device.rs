@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::path::Path;
+use super::path::{HostRows, Path};
 use super::servers::Events;
 use super::{Load, picoseconds};
 use crate::profile::Parts;
@@ -33,7 +33,9 @@ enum Event {
 
 struct Answer {
     asked_at: u64,
-    rows: u64,
+    rows: HostRows,
+    /// When the host has taken in the bytes, and those of other devices.
+    taken: u64,
     last: bool,
 }
 
@@ -55,7 +57,7 @@ pub(super) struct Session<'a> {
     held: u64,
     /// Bytes and rows that no GET has taken.
     waiting_bytes: u64,
-    waiting_rows: u64,
+    waiting_rows: HostRows,
     /// A GET that waits for something to answer.
     open_get: Option<u64>,
     poll_ps: u64,
@@ -77,7 +79,7 @@ impl<'a> Session<'a> {
             due_bytes: (parts.memory.output_buffer_bytes.whole() / 2).min(parts.link.read_bytes.whole()),
             held: 0,
             waiting_bytes: 0,
-            waiting_rows: 0,
+            waiting_rows: HostRows::default(),
             open_get: None,
             poll_ps,
             initiated: poll_ps == 0,
@@ -177,12 +179,25 @@ impl<'a> Session<'a> {
         let bytes = self.out_bytes(page);
         self.held += bytes;
         self.waiting_bytes += bytes;
-        self.waiting_rows += if self.path.load.computes { self.path.work.pages[page].out_rows } else { 0 };
+        self.hand_over_rows(page);
         self.idle_cores += 1;
         self.unpin();
         self.dispatch(now);
         self.load(now);
         self.complete(now);
+    }
+
+    fn hand_over_rows(&mut self, page: usize) {
+        if !self.path.load.computes {
+            return;
+        }
+        let page = &self.path.work.pages[page];
+        if page.stored {
+            self.waiting_rows.stored += page.rows;
+            self.waiting_rows.page_cycles += self.path.page_cycles(page);
+        } else {
+            self.waiting_rows.computed += page.out_rows;
+        }
     }
 
     fn unblock(&mut self, now: u64) {
@@ -205,7 +220,7 @@ impl<'a> Session<'a> {
         if self.is_complete() && self.path.load.computes {
             self.held += self.path.work.last_bytes;
             self.waiting_bytes += self.path.work.last_bytes;
-            self.waiting_rows += self.path.work.last_rows;
+            self.waiting_rows.computed += self.path.work.last_rows;
         }
         self.answer_if_due(now);
     }
@@ -250,16 +265,17 @@ impl<'a> Session<'a> {
     fn answer(&mut self, asked_at: u64, now: u64) {
         let (bytes, rows) = (std::mem::take(&mut self.waiting_bytes), std::mem::take(&mut self.waiting_rows));
         let sent = self.path.send(now, bytes);
-        let answer = Answer { asked_at, rows, last: self.is_complete() };
+        let answer = Answer { asked_at, rows, taken: sent.taken, last: self.is_complete() };
         if bytes > 0 {
-            self.events.push(sent, Event::Sent(bytes));
+            self.events.push(sent.left, Event::Sent(bytes));
         }
-        self.events.push(sent.saturating_add(self.path.latency_ps), Event::Answered(answer));
+        self.events.push(sent.there, Event::Answered(answer));
     }
 
     fn answered(&mut self, answer: &Answer, now: u64) {
-        let taken = self.path.take_rows(now, answer.rows);
-        self.path.end_ps = self.path.end_ps.max(taken);
+        let done = self.path.take_rows(now, answer.rows);
+        self.path.end_ps = self.path.end_ps.max(done);
+        let now = now.max(answer.taken);
         if answer.last {
             self.path.commands += 1;
             let closed = now.saturating_add(2 * self.path.latency_ps + self.path.command_ps);

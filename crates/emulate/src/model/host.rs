@@ -22,8 +22,8 @@ enum Event {
     Loaded(usize),
     /// A page has left the device.
     Sent,
-    /// A page is at the host.
-    Arrived(usize),
+    /// A page is at the host, which has taken in those of other devices at this time, too.
+    Arrived(usize, u64),
     /// The host is done with a command's pages.
     Finished,
 }
@@ -101,14 +101,14 @@ impl<'a> Reads<'a> {
             }
             Event::Loaded(page) => {
                 let sent = self.path.send(now, self.path.work.page_bytes);
-                self.events.push(sent, Event::Sent);
-                self.events.push(sent.saturating_add(self.path.latency_ps), Event::Arrived(page));
+                self.events.push(sent.left, Event::Sent);
+                self.events.push(sent.there, Event::Arrived(page, sent.taken));
             }
             Event::Sent => {
                 self.path.places += 1;
                 self.load(now);
             }
-            Event::Arrived(page) => self.arrived(page, now),
+            Event::Arrived(page, taken) => self.arrived(page, taken, now),
             Event::Finished => {
                 self.path.end_ps = self.path.end_ps.max(now);
                 self.command(now);
@@ -129,13 +129,13 @@ impl<'a> Reads<'a> {
         }
     }
 
-    fn arrived(&mut self, page: usize, now: u64) {
+    fn arrived(&mut self, page: usize, taken: u64, now: u64) {
         let command = page / self.pages_each;
         self.left[command] -= 1;
         if self.left[command] > 0 {
             return;
         }
-        let mut finished = now;
+        let mut finished = now.max(taken);
         for page in self.pages(command) {
             let work = self.path.work;
             finished = finished.max(self.path.take_page(now, &work.pages[page]));

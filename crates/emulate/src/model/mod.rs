@@ -6,6 +6,8 @@ mod host;
 mod path;
 mod servers;
 
+use pithead_model::Bytes as Size;
+
 use crate::profile::{Parts, Profile};
 use crate::work::Work;
 
@@ -35,12 +37,19 @@ pub struct Load {
     pub pages_in_flight: Option<u64>,
     /// How many times this device's work the host has, from devices alike beside it: 1 where it is alone.
     pub host_times: f64,
+    /// How many times this device's bytes the host takes in.
+    pub host_bytes_times: f64,
 }
 
 impl Load {
     /// Computes at this place.
     pub const fn at(place: ComputeSite) -> Self {
-        Self { place, computes: true, matcher: false, pages_in_flight: None, host_times: 1.0 }
+        Self { place, computes: true, matcher: false, pages_in_flight: None, host_times: 1.0, host_bytes_times: 1.0 }
+    }
+
+    /// Computes at this place, with so many devices alike at one host.
+    pub const fn beside(place: ComputeSite, devices: f64) -> Self {
+        Self { host_times: devices, host_bytes_times: devices, ..Self::at(place) }
     }
 
     /// Reads only, as far as this place.
@@ -61,6 +70,16 @@ pub enum ModelError {
     /// It has none.
     #[error("the device {0} has no pattern matchers")]
     NoMatcher(String),
+    /// A drive would refuse all work.
+    #[error("the device {name} has {} of memory, less than the {} that a session of a drive takes", Size(*.has), Size(*.least))]
+    Memory {
+        /// The profile.
+        name: String,
+        /// Bytes of its memory.
+        has: u64,
+        /// Bytes of a session at least.
+        least: u64,
+    },
     /// No page fits.
     #[error("a page of {page_bytes} bytes does not fit into the {room} bytes that {name} has for pages")]
     Page {
@@ -87,6 +106,8 @@ pub enum Bottleneck {
     DeviceCpu,
     /// The link.
     Link,
+    /// What the host takes in from all devices.
+    HostInput,
     /// The host's cores.
     HostCpu,
     /// None of them: time goes by between them.
@@ -101,6 +122,7 @@ impl Bottleneck {
             Bottleneck::Bus => "device bus",
             Bottleneck::DeviceCpu => "device CPU",
             Bottleneck::Link => "link",
+            Bottleneck::HostInput => "host input",
             Bottleneck::HostCpu => "host CPU",
             Bottleneck::Latency => "latency",
         }
@@ -120,6 +142,8 @@ pub struct Busy {
     pub blocked_s: f64,
     /// The link.
     pub link_s: f64,
+    /// What the host takes in from all devices.
+    pub host_input_s: f64,
     /// The host's cores, that work or wait busily.
     pub host_cores_s: f64,
 }
@@ -194,6 +218,7 @@ fn outcome(parts: &Parts, path: Path) -> Outcome {
         device_cores_s: seconds(path.cores_ps),
         blocked_s: seconds(path.blocked_ps),
         link_s: seconds(path.link.busy_ps),
+        host_input_s: seconds(path.host_input.busy_ps),
         host_cores_s: computing_s + waiting_s,
     };
     let energy = Energy::of(parts, elapsed_s, &busy, &path.bytes);
@@ -212,6 +237,7 @@ fn bottleneck(parts: &Parts, elapsed_s: f64, busy: &Busy) -> Bottleneck {
         (Bottleneck::Bus, busy.bus_s),
         (Bottleneck::Channels, busy.channels_s / parts.medium.channels.value),
         (Bottleneck::Link, busy.link_s),
+        (Bottleneck::HostInput, busy.host_input_s),
         (Bottleneck::HostCpu, busy.host_cores_s / parts.host.threads.value),
     ];
     let (part, longest_s) =

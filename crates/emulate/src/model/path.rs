@@ -5,8 +5,27 @@ use super::{Bytes, Load, picoseconds};
 use crate::profile::Parts;
 use crate::work::{PageWork, Work};
 
+/// Rows that come to the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostRows {
+    /// Those that the device computed.
+    pub(super) computed: u64,
+    /// Those in pages that come as they are stored.
+    pub(super) stored: u64,
+    /// Cycles of these pages.
+    pub(super) page_cycles: f64,
+}
+
 /// Rows that one of the host's threads works on at one time.
 const BATCH_ROWS: u64 = 8_192;
+
+/// When bytes that were sent have left the device, when they are at the host, and when it has taken in those of all devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) left: u64,
+    pub(super) there: u64,
+    pub(super) taken: u64,
+}
 
 /// The parts that pages pass, and what was counted.
 pub(super) struct Path<'a> {
@@ -16,6 +35,8 @@ pub(super) struct Path<'a> {
     pub(super) channels: Servers,
     pub(super) bus: Servers,
     pub(super) link: Servers,
+    /// What the host takes in, from all devices.
+    pub(super) host_input: Servers,
     pub(super) host: Servers,
     /// Free places for pages in the device's memory.
     pub(super) places: u64,
@@ -51,6 +72,7 @@ impl<'a> Path<'a> {
             channels: Servers::new(parts.medium.channels.whole()),
             bus: Servers::new(1),
             link: Servers::new(1),
+            host_input: Servers::new(1),
             host: Servers::new(parts.host.threads.whole()),
             places: load.pages_in_flight.map_or(places, |most| places.min(most.max(1))),
             bytes: Bytes::default(),
@@ -84,10 +106,17 @@ impl<'a> Path<'a> {
         self.bus.book(now, self.bus_ps)
     }
 
-    /// Puts bytes onto the link. Says when all of them have left.
-    pub(super) fn send(&mut self, now: u64, bytes: u64) -> u64 {
+    /// Puts bytes onto the link. The host takes them in while they come, with those of the other devices, and works on what is
+    /// there already meanwhile.
+    pub(super) fn send(&mut self, now: u64, bytes: u64) -> Sent {
         self.bytes.link += bytes;
-        self.link.book(now, picoseconds(bytes as f64 / self.parts.link.bytes_per_s.value))
+        let link_ps = picoseconds(bytes as f64 / self.parts.link.bytes_per_s.value);
+        let left = self.link.book(now, link_ps);
+        let all_bytes = bytes as f64 * self.load.host_bytes_times;
+        let input_ps = picoseconds(all_bytes / self.parts.host.bytes_per_s.value);
+        let taken = self.host_input.book(left.saturating_sub(link_ps), input_ps).max(left);
+        let after = |time: u64| time.saturating_add(self.latency_ps);
+        Sent { left, there: after(left), taken: after(taken) }
     }
 
     /// What the device's core takes for a page.
@@ -96,20 +125,24 @@ impl<'a> Path<'a> {
         picoseconds(cpu.seconds(page))
     }
 
-    /// Has the host work on rows that the device computed. Says when it is done.
-    pub(super) fn take_rows(&mut self, now: u64, rows: u64) -> u64 {
-        self.rows += rows;
-        let cycles = rows as f64 * self.parts.host.result_cycles.value;
-        self.host_works(now, cycles, rows.div_ceil(BATCH_ROWS))
+    /// Has the host work on rows that the device computed, and on whole pages with the rows in them. Says when it is done.
+    pub(super) fn take_rows(&mut self, now: u64, rows: HostRows) -> u64 {
+        let all = rows.computed + rows.stored;
+        self.rows += all;
+        let cycles = rows.computed as f64 * self.parts.host.result_cycles.value + rows.page_cycles;
+        self.host_works(now, cycles, all.div_ceil(BATCH_ROWS))
     }
 
     /// Has the host work on a page. Says when it is done.
     pub(super) fn take_page(&mut self, now: u64, page: &PageWork) -> u64 {
         self.rows += page.rows;
+        self.host_works(now, self.page_cycles(page), 1)
+    }
+
+    /// What a page that comes as it is stored costs the host.
+    pub(super) fn page_cycles(&self, page: &PageWork) -> f64 {
         let host = &self.parts.host;
-        let cycles =
-            host.page_cycles.value + page.rows as f64 * host.row_cycles.value + page.out_rows as f64 * host.result_cycles.value;
-        self.host_works(now, cycles, 1)
+        host.page_cycles.value + page.rows as f64 * host.row_cycles.value + page.out_rows as f64 * host.result_cycles.value
     }
 
     /// Has the host's threads work on so many pieces of this device's, and as many of each other one's. Says when all are done.

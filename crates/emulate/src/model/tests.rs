@@ -2,8 +2,11 @@
 
 use proptest::prelude::*;
 
+use pithead_model::Counts;
+
 use super::*;
-use crate::profile::{Quantity, find};
+use crate::fleet::{Fleet, Level, Prediction, predict};
+use crate::profile::{Quantity, find, parse};
 use crate::work::PageWork;
 
 const PAGE: u64 = 8192;
@@ -38,6 +41,7 @@ fn round() -> Profile {
     set(&mut parts.link.queue_depth, 8.0);
     set(&mut parts.link.poll_s, 0.0);
     set(&mut parts.host.clock_hz, 1e9);
+    set(&mut parts.host.bytes_per_s, rate);
     set(&mut parts.host.page_cycles, 1e6);
     set(&mut parts.host.row_cycles, 0.0);
     set(&mut parts.host.result_cycles, 0.0);
@@ -103,6 +107,36 @@ fn a_host_waits_for_its_link() {
     assert_eq!(outcome.bottleneck, Bottleneck::Link);
     assert!((1.0..1.003).contains(&outcome.elapsed_s), "{}", outcome.elapsed_s);
     assert_eq!(outcome.bytes.link, 1000 * PAGE);
+}
+
+#[test]
+fn a_host_waits_for_what_it_takes_in() {
+    let mut profile = round();
+    set(&mut parts(&mut profile).medium.channels, 4.0);
+    set(&mut parts(&mut profile).host.page_cycles, 1e5);
+    // It takes in what one link brings while it comes, and four devices send as much as this one.
+    let alone = elapsed_ms(&profile, &pages(1000, 0), Load::at(ComputeSite::Host));
+    let outcome = run(&profile, &pages(1000, 0), Load::beside(ComputeSite::Host, 4.0)).unwrap();
+    assert_eq!(outcome.bottleneck, Bottleneck::HostInput);
+    assert!((4.0..4.003).contains(&outcome.elapsed_s) && alone < 1003.0, "{} {alone}", outcome.elapsed_s);
+    assert_eq!(outcome.busy.host_input_s, 4.0);
+    let one = run(&profile, &pages(1, PAGE), Load::beside(ComputeSite::Device, 3.0)).unwrap();
+    // OPEN 0.03, channel and latency 1.5, bus 0.1, core 1, link and host 3, back 0.01, CLOSE 0.04.
+    assert_eq!((one.elapsed_s * 1e9).round() / 1e6, 5.68);
+}
+
+#[test]
+fn a_page_that_travels_as_it_is_stored_costs_the_host_a_page() {
+    let mut profile = round();
+    set(&mut parts(&mut profile).host.row_cycles, 1e4);
+    set(&mut parts(&mut profile).host.result_cycles, 1e5);
+    let mut work = pages(1, PAGE / 2);
+    // As above, with 0.1 for the row that the device computed, which is as long as CLOSE and 0.06 longer.
+    assert_eq!(elapsed_ms(&profile, &work, Load::at(ComputeSite::Device)), 3.24);
+    work.pages[0].stored = true;
+    // 1 for the page, 0.1 for its rows, 0.1 for the one that passes.
+    let outcome = run(&profile, &work, Load::at(ComputeSite::Device)).unwrap();
+    assert_eq!(((outcome.elapsed_s * 1e9).round() / 1e6, outcome.rows), (4.34, 10));
 }
 
 #[test]
@@ -183,6 +217,78 @@ fn the_same_work_takes_the_same_time() {
     assert_eq!(run(&profile, &work, Load::at(ComputeSite::Device)), run(&profile, &work, Load::at(ComputeSite::Device)));
 }
 
+/// The profile of this text with one number changed, to each of some values that it may have.
+fn with_others(text: &str, section: &str, name: &str, value: f64) -> Vec<Profile> {
+    let mut within = "";
+    let other = |line: &str, value: f64| match line.split_once(", source") {
+        Some((_, source)) => format!("{name} = {{ value = {value:?}, source{source}"),
+        None => line.to_owned(),
+    };
+    let mut change = |value: f64| {
+        within = "";
+        let lines = text.lines().map(|line| {
+            within = line.strip_prefix('[').map_or(within, |line| line.trim_end_matches(']'));
+            if within == section && line.starts_with(&format!("{name} = ")) { other(line, value) } else { line.to_owned() }
+        });
+        parse(&lines.collect::<Vec<_>>().join("\n")).ok()
+    };
+    let values = [value * 2.0, value / 2.0, value / 1024.0, 1.0, 1e-3];
+    values.into_iter().filter(|other| *other != value).filter_map(&mut change).collect()
+}
+
+/// Everything that the model can be asked of a profile.
+fn all_outcomes(profile: &Profile) -> (Vec<Outcome>, Vec<Prediction>) {
+    let page = PageWork {
+        rows: 40,
+        compares: 40,
+        accesses: 40,
+        words: 80,
+        matches: 20,
+        sums: 20,
+        out_rows: 20,
+        out_bytes: 4096,
+        ..PageWork::default()
+    };
+    let page_bytes = profile.parts.as_ref().unwrap().medium.page_bytes.whole();
+    let mut work = Work { page_bytes, pages: vec![page; 6000], last_bytes: 8, last_rows: 1 };
+    work.pages.iter_mut().step_by(2).for_each(|page| page.ruled_out = true);
+    let loads = [
+        Load::at(ComputeSite::Host),
+        Load::beside(ComputeSite::Host, 50.0),
+        Load::reading(ComputeSite::Host),
+        Load { pages_in_flight: Some(1), ..Load::at(ComputeSite::Host) },
+        Load::reading(ComputeSite::Device),
+        Load::at(ComputeSite::Device),
+        Load { matcher: true, ..Load::at(ComputeSite::Device) },
+    ];
+    let counts =
+        Counts { rows: 1_000_000, read_bytes: 8_000_000, passed_rows: 90_000, passed_bytes: 800_000, ..Counts::default() };
+    let levels = Level::ALIKE.into_iter().chain([Level::Hints { patterns: false }]);
+    let predictions = levels.map(|level| predict(profile, &counts, level, Fleet::even(2)).unwrap());
+    (loads.iter().map(|load| run(profile, &work, *load).unwrap()).collect(), predictions.collect())
+}
+
+/// Numbers that change nothing in virtual time are said to in the reference, and no others are.
+#[test]
+fn the_reference_says_which_numbers_change_nothing() {
+    let page = include_str!("../../../../docs/reference/devices.md");
+    // A host that waits busily and a slow link, so that all parts are waited for in one of the runs.
+    let text = crate::profile::builtin("pm1725-biscuit").unwrap();
+    let text = text.replacen("waiting_cores = { value = 0,", "waiting_cores = { value = 24,", 1);
+    let profile = parse(&text).unwrap();
+    let before = all_outcomes(&profile);
+    for (section, quantities) in profile.parts.as_ref().unwrap().sections() {
+        let rows = page.split_once(&format!("### `{section}`\n")).unwrap().1.split("\n##").next().unwrap();
+        for (name, quantity, _) in quantities {
+            let row = rows.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+            let others = with_others(&text, section, name, quantity.value);
+            assert!(!others.is_empty(), "{section}.{name} may have another value");
+            let changes = others.iter().any(|other| all_outcomes(other) != before);
+            assert_eq!(changes, !row.contains("changes nothing in virtual time"), "{row}");
+        }
+    }
+}
+
 fn any_profile() -> impl Strategy<Value = Profile> {
     let rates = (1e6..1e9_f64, 1e6..1e9_f64, 1e6..1e9_f64);
     let counts = (1..9_u32, 1..5_u32, 1..5_u32, 1..40_u32);
@@ -244,7 +350,7 @@ proptest! {
             let parts = parts(&mut profile);
             let most = outcome.elapsed_s * (1.0 + 1e-9);
             prop_assert!(outcome.busy.channels_s <= most * parts.medium.channels.value);
-            prop_assert!(outcome.busy.bus_s <= most && outcome.busy.link_s <= most);
+            prop_assert!(outcome.busy.bus_s <= most && outcome.busy.link_s <= most && outcome.busy.host_input_s <= most);
             let cores = parts.cpu.as_ref().unwrap().cores.value;
             prop_assert!(outcome.busy.device_cores_s + outcome.busy.blocked_s <= most * cores);
             prop_assert!(outcome.busy.host_cores_s <= most * parts.host.cores.value, "waiting for the device included");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Bound, Cpu, Parts, Profile, ProfileError, Quantity, RawProfile, quantity_text, section_names};
+use super::{Bound, Cpu, Names, Parts, Profile, ProfileError, Quantity, RawProfile, builtin, quantity_text, section_names};
 
 /// The longest file that is read.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -11,13 +11,13 @@ const NAME_BYTES_MAX: usize = 64;
 /// The shortest interval of GET: an empty answer is counted for each.
 const POLL_MIN_S: f64 = 1e-9;
 
-pub(super) fn parse(text: &str) -> Result<Profile, ProfileError> {
+pub(super) fn parse(text: &str, names: Names) -> Result<Profile, ProfileError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(ProfileError::Line { line: 1, reason: format!("a profile has at most {TEXT_BYTES_MAX} bytes") });
     }
     let raw: RawProfile = toml::from_str(text).map_err(|error| malformed(text, &error))?;
     let check = Check { text };
-    check.name(&raw)?;
+    check.name(&raw, names)?;
     let about = raw.about.get_ref().trim().to_owned();
     let name = raw.name.get_ref().clone();
     let parts = if raw.native { check.native(&raw).map(|()| None)? } else { Some(check.parts(raw)?) };
@@ -45,11 +45,15 @@ impl Check<'_> {
         Err(ProfileError::Line { line: line_of(self.text, span), reason: reason.into() })
     }
 
-    fn name(&self, raw: &RawProfile) -> Result<(), ProfileError> {
+    fn name(&self, raw: &RawProfile, names: Names) -> Result<(), ProfileError> {
         let name = raw.name.get_ref();
         let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !plain {
             let reason = format!("name: expected up to {NAME_BYTES_MAX} lower-case letters, digits and dashes, found {name:?}");
+            return self.refuse(&raw.name.span(), reason);
+        }
+        if names == Names::Own && builtin(name).is_some() {
+            let reason = format!("name: {name} is a profile that comes with the program, so yours needs another name");
             return self.refuse(&raw.name.span(), reason);
         }
         if raw.about.get_ref().trim().is_empty() {
@@ -151,7 +155,18 @@ impl Check<'_> {
             let reason = format!("link.poll_s: expected 0, or at least {POLL_MIN_S:e}, found {poll_s:e}");
             return self.refuse(&parts.link.poll_s.span, reason);
         }
+        self.takes_watts(parts)?;
         parts.cpu.as_ref().map_or(Ok(()), |cpu| self.takes_time(cpu))
+    }
+
+    /// A system that draws nothing cannot be compared with any.
+    fn takes_watts(&self, parts: &Parts) -> Result<(), ProfileError> {
+        let sections = parts.sections();
+        let mut watts = sections.iter().flat_map(|(_, quantities)| quantities).filter(|(name, ..)| name.ends_with("_w"));
+        match watts.any(|(_, quantity, _)| quantity.value > 0.0) {
+            true => Ok(()),
+            false => self.refuse(&parts.power.idle_w.span, "power: expected watts for something, found 0 for everything"),
+        }
     }
 
     /// Cores for which all work is free cannot be compared with any.
@@ -167,7 +182,7 @@ impl Check<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::builtin;
+    use super::super::{parse, parse_own};
     use super::*;
 
     fn smart() -> String {
@@ -255,6 +270,30 @@ mod tests {
         assert_eq!(error, format!("line {line}: cpu: expected cycles for something, found 0 for everything"));
         let some = text.join("\n").replacen("sum_cycles = { value = 0,", "sum_cycles = { value = 1,", 1);
         assert!(parse(&some).is_ok());
+    }
+
+    #[test]
+    fn a_system_that_draws_nothing_is_refused() {
+        let is_watts = |line: &str| line.split(' ').next().is_some_and(|name| name.ends_with("_w"));
+        let free = |line: &str| match line.split_once(" = ") {
+            Some((name, _)) if is_watts(line) => format!("{name} = {{ value = 0, source = \"assumed\" }}"),
+            _ => line.to_owned(),
+        };
+        let text: Vec<String> = smart().lines().map(free).collect();
+        let line = text.iter().position(|line| line.starts_with("idle_w")).unwrap() + 1;
+        let error = parse(&text.join("\n")).unwrap_err().to_string();
+        assert_eq!(error, format!("line {line}: power: expected watts for something, found 0 for everything"));
+        let some = text.join("\n").replacen("link_active_w = { value = 0,", "link_active_w = { value = 1,", 1);
+        assert!(parse(&some).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_refused_with_its_line() {
+        let line = smart().lines().position(|line| line.starts_with("name = ")).unwrap() + 1;
+        let error = parse_own(&smart()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("line {line}: name: smart-ssd is a profile that comes with")), "{error}");
+        assert!(parse(&smart()).is_ok());
+        assert!(parse_own(&smart().replacen("smart-ssd", "smart-ssd-2", 1)).is_ok());
     }
 
     #[test]

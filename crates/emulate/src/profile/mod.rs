@@ -178,6 +178,8 @@ section! {
         threads: whole(1.0, 4096.0),
         /// Their clock.
         clock_hz: real(1e6, 1e11),
+        /// What it takes in from all devices together.
+        bytes_per_s: real(1e5, 1e13),
         /// Cycles that a page costs that came from the device.
         page_cycles: real(0.0, 1e9),
         /// Cycles for each row of such a page.
@@ -212,7 +214,21 @@ struct RawProfile {
 
 /// Reads a profile's text. What is malformed, missing, unknown or absurd is refused, with its line and the reason.
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
-    check::parse(text)
+    check::parse(text, Names::Any)
+}
+
+/// The same of a profile that somebody wrote, whose name must not be that of a built-in one.
+pub fn parse_own(text: &str) -> Result<Profile, ProfileError> {
+    check::parse(text, Names::Own)
+}
+
+/// What a profile may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// Anything that is a name.
+    Any,
+    /// Not what a built-in profile is called.
+    Own,
 }
 
 /// A profile's sections, in the order of the file.

@@ -20,6 +20,10 @@ pub(super) struct Counted {
     pub(super) host: Work,
     /// The device gives the host the pages that have the day's bytes.
     pub(super) device: Work,
+    /// Its cores look at the rows of these pages, and give the host those that have a row of the day.
+    pub(super) filtered: Work,
+    /// The host reads the pages that have the day's bytes, which the device has named.
+    pub(super) named: Work,
     pub(super) rows: u64,
     pub(super) rows_found: u64,
     pub(super) pages_found: u64,
@@ -29,7 +33,8 @@ pub(super) struct Counted {
 pub(super) fn count(scale_factor: f64) -> Counted {
     let finder = Finder::new(&day_bytes(DAY)).into_owned();
     let work = Work { page_bytes: PAGE_BYTES as u64, ..Work::default() };
-    let mut counted = Counted { host: work.clone(), device: work, rows: 0, rows_found: 0, pages_found: 0 };
+    let [host, device, filtered, named] = [(); 4].map(|()| work.clone());
+    let mut counted = Counted { host, device, filtered, named, rows: 0, rows_found: 0, pages_found: 0 };
     let mut page = Vec::with_capacity(PAGE_BYTES);
     let (mut rows, mut found) = (0, 0);
     page.resize(HEADER_BYTES, 0);
@@ -53,10 +58,19 @@ impl Counted {
         self.rows += rows;
         self.rows_found += found;
         self.pages_found += u64::from(has_day);
-        self.host.pages.push(PageWork { rows, compares: rows, matches: found, out_rows: found, ..PageWork::default() });
+        let read = PageWork { rows, compares: rows, matches: found, out_rows: found, ..PageWork::default() };
+        self.host.pages.push(read);
+        if has_day {
+            self.named.pages.push(read);
+        }
         // The host looks at all rows of a page that comes.
-        let (out_rows, out_bytes) = if has_day { (rows, PAGE_BYTES as u64) } else { (0, 0) };
-        self.device.pages.push(PageWork { rows, out_rows, out_bytes, ruled_out: !has_day, ..PageWork::default() });
+        let out = |comes: bool| if comes { (rows, PAGE_BYTES as u64) } else { (0, 0) };
+        let (out_rows, out_bytes) = out(has_day);
+        let searched = PageWork { rows, ruled_out: !has_day, ..PageWork::default() };
+        self.device.pages.push(PageWork { out_rows, out_bytes, ..searched });
+        // In a page of rows, each date is an access of its own.
+        let (out_rows, out_bytes) = out(found > 0);
+        self.filtered.pages.push(PageWork { compares: rows, accesses: rows, words: rows, out_rows, out_bytes, ..searched });
     }
 }
 
@@ -121,6 +135,10 @@ mod tests {
             assert!(host.rows > 80 && host.rows < 130 || host.rows == counted.host.pages.last().unwrap().rows, "{}", host.rows);
         }
         assert!(counted.rows_found > 10);
+        assert_eq!(counted.named.pages.len() as u64, counted.pages_found);
+        let pages = |work: &Work| work.pages.iter().filter(|page| page.out_bytes > 0).count() as u64;
+        assert_eq!(pages(&counted.device), counted.pages_found);
+        assert!(pages(&counted.filtered) > 10 && pages(&counted.filtered) <= counted.rows_found, "no page without a row");
         // One of three dates in a row of a hundred: the day, 1 of some 2500.
         assert!(counted.pages_found * 5 < counted.host.pages.len() as u64);
     }
