@@ -20,6 +20,7 @@ use crate::Frames;
 use crate::as_of::Moment;
 use crate::file_tables::Files;
 use crate::functions::Functions;
+use crate::information::{self, Routines, routines_of};
 use crate::table::DatasetTable;
 use crate::views::{self, Expander};
 
@@ -108,16 +109,24 @@ pub(crate) fn catalogs(scope: Scope) -> Arc<dyn CatalogProviderList> {
 #[derive(Debug)]
 struct Domains(Arc<Scope>);
 
+impl Domains {
+    fn may_read(&self, domain: &str) -> bool {
+        self.0.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, domain))
+    }
+}
+
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        let may_read = |name: &str| self.0.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, name));
-        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).filter(|name| may_read(name)).collect()
+        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).filter(|name| self.may_read(name)).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         if let (Some(client), true) = (&self.0.client, name == PG_CATALOG) {
             return Some(Arc::new(PostgresCatalog(Arc::clone(&client.facts))));
+        }
+        if information::is_of_functions(name) {
+            return Some(Arc::new(Routines::new(routines_of(&self.0.snapshot, |domain| self.may_read(domain)))));
         }
         let domain = Domain { scope: Arc::clone(&self.0), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)

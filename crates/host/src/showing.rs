@@ -1,4 +1,4 @@
-//! SHOW TABLES of a domain, or by a pattern: the query over `information_schema.tables` that it is short for.
+//! SHOW TABLES of a domain, or by a pattern, and SHOW FUNCTIONS: the queries over `information_schema` that they are short for.
 
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::ast::{
@@ -16,6 +16,24 @@ use crate::tokens::parts;
 /// What SHOW TABLES without a word more is.
 const TABLES: &str = "SELECT * FROM information_schema.tables ORDER BY table_schema, table_name";
 
+/// What SHOW FUNCTIONS is. A function has a row for each signature, which is a result with the arguments of the same number. Those
+/// of the engine that give tables have none.
+const FUNCTIONS: &str = "SELECT function_name, return_type, parameters, parameter_types, function_type, description, \
+     syntax_example FROM (SELECT DISTINCT routine.specific_name AS function_name, \
+     coalesce(signature.return_type, routine.data_type) AS return_type, signature.parameters, signature.parameter_types, \
+     routine.function_type, routine.description, routine.syntax_example FROM information_schema.routines AS routine \
+     LEFT JOIN (SELECT given.specific_schema, given.specific_name, given.data_type AS return_type, \
+     array_agg(taken.parameter_name ORDER BY taken.ordinal_position) FILTER (WHERE taken.rid IS NOT NULL) AS parameters, \
+     array_agg(taken.data_type ORDER BY taken.ordinal_position) FILTER (WHERE taken.rid IS NOT NULL) AS parameter_types \
+     FROM information_schema.parameters AS given LEFT JOIN information_schema.parameters AS taken \
+     ON taken.specific_schema = given.specific_schema AND taken.specific_name = given.specific_name AND taken.rid = given.rid \
+     AND taken.parameter_mode = 'IN' WHERE given.parameter_mode = 'OUT' \
+     GROUP BY given.specific_schema, given.specific_name, given.data_type, given.rid) AS signature \
+     ON signature.specific_schema = routine.specific_schema AND signature.specific_name = routine.specific_name \
+     AND coalesce(routine.data_type, '') <> 'TABLE' \
+     WHERE routine.data_type = 'TABLE' OR signature.specific_name IS NOT NULL) AS shown \
+     ORDER BY function_name, function_type, return_type, array_to_string(parameter_types, ', ')";
+
 /// Puts the query in the place of a SHOW TABLES that says which.
 pub(crate) fn show_tables(statement: &mut Syntax) -> Result<(), Fault> {
     let Syntax::Statement(sql) = statement else { return Ok(()) };
@@ -29,13 +47,21 @@ pub(crate) fn show_tables(statement: &mut Syntax) -> Result<(), Fault> {
         return Ok(());
     };
     if let Some(wanted) = condition(show_in.as_ref(), filter_position.as_ref())? {
-        **sql = Sql::Query(Box::new(query(wanted)?));
+        **sql = Sql::Query(Box::new(query(TABLES, Some(wanted))?));
     }
     Ok(())
 }
 
+/// Puts the query in the place of a SHOW FUNCTIONS.
+pub(crate) fn show_functions(statement: &mut Syntax) -> Result<(), Fault> {
+    let Syntax::Statement(sql) = statement else { return Ok(()) };
+    let Sql::ShowFunctions { filter } = sql.as_ref() else { return Ok(()) };
+    let wanted = filter.as_ref().map(|filter| named("function_name", filter));
+    **sql = Sql::Query(Box::new(query(FUNCTIONS, wanted)?));
+    Ok(())
+}
+
 fn condition(show_in: Option<&ShowStatementIn>, filter: Option<&ShowStatementFilterPosition>) -> Result<Option<Expr>, Fault> {
-    use ShowStatementFilter::{ILike, Like, NoKeyword, Where};
     let domain = match show_in {
         None => None,
         Some(ShowStatementIn { parent_type: None, parent_name: Some(name), .. }) => {
@@ -51,26 +77,32 @@ fn condition(show_in: Option<&ShowStatementIn>, filter: Option<&ShowStatementFil
         None => return Ok(domain),
         Some(filter) => filter,
     };
-    let (expr, pattern) = (Box::new(column("table_name")), |pattern: &str| Box::new(text(pattern)));
-    let named = match filter {
-        Like(name) | NoKeyword(name) => {
-            Expr::Like { negated: false, any: false, expr, pattern: pattern(name), escape_char: None }
-        }
-        ILike(name) => Expr::ILike { negated: false, any: false, expr, pattern: pattern(name), escape_char: None },
-        Where(condition) => Expr::Nested(Box::new(condition.clone())),
-    };
+    let named = named("table_name", filter);
     Ok(Some(match domain {
         Some(domain) => binary(domain, BinaryOperator::And, named),
         None => named,
     }))
 }
 
-fn query(condition: Expr) -> Result<Query, Fault> {
-    let parsed = Parser::new(&GenericDialect {}).try_with_sql(TABLES).and_then(|mut parser| parser.parse_query());
+/// What a filter asks for, of which patterns are those of a column.
+fn named(name: &str, filter: &ShowStatementFilter) -> Expr {
+    use ShowStatementFilter::{ILike, Like, NoKeyword, Where};
+    let (expr, pattern) = (Box::new(column(name)), |pattern: &str| Box::new(text(pattern)));
+    match filter {
+        Like(name) | NoKeyword(name) => {
+            Expr::Like { negated: false, any: false, expr, pattern: pattern(name), escape_char: None }
+        }
+        ILike(name) => Expr::ILike { negated: false, any: false, expr, pattern: pattern(name), escape_char: None },
+        Where(condition) => Expr::Nested(Box::new(condition.clone())),
+    }
+}
+
+fn query(sql: &str, condition: Option<Expr>) -> Result<Query, Fault> {
+    let parsed = Parser::new(&GenericDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_query());
     let mut query = *parsed.map_err(|error| fault_from_datafusion(error.into()))?;
     match query.body.as_mut() {
-        SetExpr::Select(select) => select.selection = Some(condition),
-        _ => return Err(Fault::bug("the query of SHOW TABLES is no SELECT")),
+        SetExpr::Select(select) => select.selection = condition,
+        _ => return Err(Fault::bug("the query of SHOW is no SELECT")),
     }
     Ok(query)
 }

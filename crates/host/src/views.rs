@@ -4,10 +4,8 @@
 mod creating;
 mod definition;
 mod in_full;
-mod listing;
 mod reading;
 
 pub(crate) use creating::{create, drop_view};
 pub(crate) use definition::{DroppedView, ViewDefinition, read};
-pub(crate) use listing::only_views;
 pub(crate) use reading::{Expander, ViewTable, ViewsRead, refuse_broken, table};

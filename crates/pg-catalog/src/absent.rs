@@ -61,14 +61,6 @@ pub(crate) const TABLES: &[Table] = &[
     ),
     Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", None),
     Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", None),
-    Table(
-        "pg_proc",
-        "oid:o proname:s pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport:s prokind:s \
-         prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:s proparallel:s pronargs:h pronargdefaults:h \
-         prorettype:o proargtypes:O proallargtypes:O proargmodes:S proargnames:S proargdefaults:s protrftypes:O prosrc:s \
-         probin:s prosqlbody:s proconfig:S proacl:S",
-        None,
-    ),
     Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", None),
     Table(
         "pg_operator",
@@ -83,11 +75,6 @@ pub(crate) const TABLES: &[Table] = &[
     ),
     Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", None),
     Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", None),
-    Table(
-        "pg_language",
-        "oid:o tableoid:o lanname:s lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:S",
-        None,
-    ),
     Table("pg_subscription", "oid:o subdbid:o subname:s subowner:o subenabled:b subconninfo:s subpublications:S", None),
     Table("pg_ts_config", "oid:o cfgname:s cfgnamespace:o cfgowner:o cfgparser:o", None),
     Table("pg_ts_dict", "oid:o dictname:s dictnamespace:o dictowner:o dicttemplate:o dictinitoption:s", None),

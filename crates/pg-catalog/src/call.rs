@@ -5,7 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::config::ConfigOptions;
 
-use crate::facts::{Facts, Listed};
+use crate::facts::{Facts, Listed, ListedFunction};
 
 /// Texts, or none for NULL; the error is what is wrong with the arguments.
 type TextsOrWrong = Result<Option<Vec<String>>, String>;
@@ -116,6 +116,17 @@ impl<'a> Call<'a> {
     /// Whether a table is found by its bare name.
     pub(crate) fn is_visible(&self, table: &Listed) -> bool {
         table.domain == self.schema() || self.facts.path.elsewhere.get(&table.name) == Some(&table.domain)
+    }
+
+    /// Whether a function is called by its bare name, as those of the first domain alone are.
+    pub(crate) fn is_called_bare(&self, function: &ListedFunction) -> bool {
+        function.domain == self.schema()
+    }
+
+    /// The function that the first argument is, by its number.
+    pub(crate) fn function(&self, row: usize) -> Option<&ListedFunction> {
+        let oid = self.int(0, row)?;
+        self.facts.numbered().functions.iter().find(|(known, _)| *known == oid).map(|(_, function)| function)
     }
 
     /// The number of a table that is written as SQL writes it.

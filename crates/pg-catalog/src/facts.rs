@@ -30,6 +30,31 @@ pub struct Listed {
     pub view: Option<String>,
 }
 
+/// A function that somebody has made, as the catalogue lists it.
+#[derive(Clone, Debug)]
+pub struct ListedFunction {
+    /// Its domain: the schema.
+    pub domain: String,
+    /// Its name.
+    pub name: String,
+    /// Its arguments: their names, where they have any, and the numbers of their types.
+    pub arguments: Vec<(Option<String>, u32)>,
+    /// The number of the type of its results.
+    pub returns: u32,
+    /// Whether it has one result for the rows of a group.
+    pub is_aggregate: bool,
+    /// Whether it has any number of results for each row.
+    pub returns_set: bool,
+    /// When it gives the same again, as `provolatile` has it: `i` always, `s` within a statement, `v` never.
+    pub volatility: char,
+    /// Whether it is called where an argument is NULL.
+    pub called_on_null: bool,
+    /// Its name in its module.
+    pub export: String,
+    /// What its module is known by.
+    pub module: String,
+}
+
 /// What is known of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnStatistics {
@@ -52,6 +77,9 @@ pub enum Privilege {
 pub trait Source: Send + Sync {
     /// The names of domains, and the datasets.
     fn list(&self) -> (Vec<String>, Vec<Listed>);
+
+    /// The functions of these domains.
+    fn functions(&self) -> Vec<ListedFunction>;
 
     /// Whether who asks has a right to a domain; none: to all of them.
     fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool;
@@ -145,7 +173,8 @@ impl<F: Fn(&str) -> Option<String> + Send + Sync> ConnectionFacts for F {
 /// A connection, as far as the catalogue asks it.
 pub type Shown = Arc<dyn ConnectionFacts>;
 
-/// Domains and datasets as one statement sees them, and who asks. They are listed when something first asks for them.
+/// Domains, datasets and functions as one statement sees them, and who asks. They are listed when something first asks for
+/// them.
 pub struct Facts {
     /// Who asks.
     pub user: String,
@@ -161,11 +190,12 @@ pub struct Facts {
     numbered: OnceLock<Numbered>,
 }
 
-/// Domains and datasets with their numbers.
+/// Domains, datasets and functions with their numbers.
 #[derive(Debug)]
 pub(crate) struct Numbered {
     pub(crate) domains: Vec<(i64, String)>,
     pub(crate) tables: Vec<(i64, Listed)>,
+    pub(crate) functions: Vec<(i64, ListedFunction)>,
 }
 
 impl Facts {
@@ -178,7 +208,7 @@ impl Facts {
     pub(crate) fn numbered(&self) -> &Numbered {
         self.numbered.get_or_init(|| {
             let (domains, tables) = self.source.list();
-            Numbered::new(domains, tables)
+            Numbered::new(domains, tables, self.source.functions())
         })
     }
 
@@ -201,9 +231,10 @@ impl fmt::Debug for Facts {
 
 impl Numbered {
     /// Numbers follow from names, so that every host gives the same ones, and later again. Where two names would have one number, the
-    /// later one has the next that is free.
-    fn new(mut domains: Vec<String>, mut tables: Vec<Listed>) -> Numbered {
+    /// later one has the next that is free. Functions come last, so that they change no number of a table.
+    fn new(mut domains: Vec<String>, mut tables: Vec<Listed>, mut functions: Vec<ListedFunction>) -> Numbered {
         domains.sort();
+        functions.sort_by(|one, other| (&one.domain, &one.name).cmp(&(&other.domain, &other.name)));
         tables.sort_by(|one, other| (&one.domain, &one.name).cmp(&(&other.domain, &other.name)));
         let mut taken = HashSet::new();
         let mut number = |parts: &[&str]| {
@@ -215,7 +246,9 @@ impl Numbered {
         };
         let domains = domains.into_iter().map(|name| (number(&[&name]), name)).collect();
         let tables = tables.into_iter().map(|table| (number(&[&table.domain, &table.name]), table)).collect();
-        Numbered { domains, tables }
+        let functions = functions.into_iter();
+        let functions = functions.map(|function| (number(&[&function.domain, &function.name, "function"]), function)).collect();
+        Numbered { domains, tables, functions }
     }
 
     pub(crate) fn domain(&self, name: &str) -> i64 {
@@ -264,8 +297,8 @@ fn hash(parts: &[&str]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A source of tests: the tables `main.t`, `lab.n` and the view `lab.v` with columns `a` and `b`, for `me`, who may read both domains
-/// and write `lab`.
+/// A source of tests: the tables `main.t`, `lab.n` and the view `lab.v` with columns `a` and `b`, the functions `main.luhn` and
+/// `lab.words` and the aggregate `main.mean`, for `me`, who may read both domains and write `lab`.
 #[cfg(test)]
 pub(crate) struct TestSource;
 
@@ -285,6 +318,28 @@ impl Source for TestSource {
         };
         let tables = vec![listed("main", "t", None), listed("lab", "n", None), listed("lab", "v", Some("SELECT 1"))];
         (vec!["main".into(), "lab".into()], tables)
+    }
+
+    fn functions(&self) -> Vec<ListedFunction> {
+        let listed = |domain: &str, name: &str, arguments: &[(Option<&str>, u32)], returns: u32| ListedFunction {
+            domain: domain.into(),
+            name: name.into(),
+            arguments: arguments.iter().map(|(name, of)| (name.map(str::to_owned), *of)).collect(),
+            returns,
+            is_aggregate: false,
+            returns_set: false,
+            volatility: 'i',
+            called_on_null: false,
+            export: name.into(),
+            module: "0f".repeat(32),
+        };
+        let luhn = listed("main", "luhn", &[(Some("digits"), 25), (None, 23)], 16);
+        let (mean, words) = (listed("main", "mean", &[(Some("order"), 701)], 701), listed("lab", "words", &[(None, 25)], 25));
+        vec![
+            ListedFunction { export: "checked".into(), ..luhn },
+            ListedFunction { is_aggregate: true, ..mean },
+            ListedFunction { returns_set: true, volatility: 'v', called_on_null: true, ..words },
+        ]
     }
 
     fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool {
@@ -335,16 +390,23 @@ mod tests {
             view: None,
         };
         let tables: Vec<_> = (0..2000).map(|number| listed("main", &format!("t{number}"))).collect();
-        let all = Numbered::new(vec!["main".into(), "lab".into()], tables.clone());
-        let fewer = Numbered::new(vec!["main".into()], tables[..10].to_vec());
+        let function = TestSource.functions().remove(0);
+        let named = |number: usize| ListedFunction { name: format!("t{number}"), ..function.clone() };
+        let functions: Vec<_> = (0..1000).map(named).collect();
+        let all = Numbered::new(vec!["main".into(), "lab".into()], tables.clone(), functions.clone());
+        let fewer = Numbered::new(vec!["main".into()], tables[..10].to_vec(), functions[..10].to_vec());
         for (oid, table) in &fewer.tables {
             assert_eq!(all.find(&table.name, "main"), Some(*oid));
             assert_eq!(i64::from(table_number("main", &table.name)), *oid);
         }
+        for (oid, function) in &fewer.functions {
+            assert!(all.functions.iter().any(|(known, other)| known == oid && other.name == function.name));
+        }
         let mut oids: Vec<_> = all.tables.iter().map(|(oid, _)| *oid).chain(all.domains.iter().map(|(oid, _)| *oid)).collect();
+        oids.extend(all.functions.iter().map(|(oid, _)| *oid));
         oids.sort_unstable();
         oids.dedup();
-        assert_eq!(oids.len(), 2002);
+        assert_eq!(oids.len(), 3002);
         assert!(oids.iter().all(|oid| (16_384..1 << 31).contains(oid)));
     }
 

@@ -268,6 +268,32 @@ mod tests {
     }
 
     #[test]
+    fn functions_tell_what_they_take_and_give() {
+        let facts = facts_of_tests();
+        let functions = facts.numbered().functions.iter();
+        let told: Vec<_> = functions
+            .map(|(oid, function)| {
+                let number = [ScalarValue::from(*oid)];
+                let of = |what: &str| text(&format!("pg_get_function_{what}"), &number).unwrap();
+                assert_eq!(of("arguments"), of("identity_arguments"));
+                let is_visible = given("pg_function_is_visible", &number).unwrap().as_boolean().value(0);
+                (function.name.as_str(), of("arguments"), of("result"), is_visible)
+            })
+            .collect();
+        let expected = [
+            ("words", "text", "SETOF text", false),
+            ("luhn", "digits text, integer", "boolean", true),
+            ("mean", "\"order\" double precision", "double precision", true),
+        ];
+        assert_eq!(
+            told,
+            expected.map(|(name, takes, gives, is_visible)| (name, takes.to_owned(), gives.to_owned(), is_visible))
+        );
+        let nothing = [ScalarValue::from(1_i64)];
+        assert_eq!(text("pg_get_function_result", &nothing), None);
+    }
+
+    #[test]
     fn numbers_of_tables_are_found_again() {
         let number = given("regclass_oid", &[ScalarValue::from("main.t")]).unwrap().as_primitive::<Int64Type>().value(0);
         let again = given("regclass_oid", &[ScalarValue::from(number)]).unwrap();

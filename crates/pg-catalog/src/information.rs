@@ -1,6 +1,7 @@
 //! The tables of `information_schema`.
 
 use crate::facts::Facts;
+use crate::procedures;
 use crate::rows::{Cell, NULL, row};
 use crate::tables::{OWNER_NAME, Table};
 use crate::types::{TYPES, formatted, pg_type};
@@ -83,11 +84,8 @@ pub(crate) const TABLES: &[Table] = &[
          unique_constraint_name:s match_option:s update_rule:s delete_rule:s",
         None,
     ),
-    Table(
-        "information_schema_routines",
-        "specific_schema:s specific_name:s routine_schema:s routine_name:s routine_type:s",
-        None,
-    ),
+    Table("information_schema_routines", procedures::ROUTINE_COLUMNS, Some(procedures::routines)),
+    Table("information_schema_parameters", procedures::PARAMETER_COLUMNS, Some(procedures::parameters)),
     Table("information_schema_sequences", "sequence_catalog:s sequence_schema:s sequence_name:s data_type:s", None),
     Table("information_schema_triggers", "trigger_catalog:s trigger_schema:s trigger_name:s event_object_table:s", None),
     // Rights are of domains, and the access file has them: no statement grants any.

@@ -7,8 +7,8 @@ use crate::facts::Facts;
 use crate::formatting::{format, quoted, quoted_literal};
 use crate::identifiers::parse_ident;
 use crate::tables::{CALLER, CATALOG_SCHEMA, OWNER, OWNER_NAME};
-use crate::types::{by_name, formatted, pg_type};
-use crate::{NO_SETTING, SERVER_VERSION, rights};
+use crate::types::{by_name, formatted, number_named, pg_type};
+use crate::{NO_SETTING, SERVER_VERSION, procedures, rights};
 
 /// Functions that take no arguments, and are the same throughout a statement.
 pub(crate) const NULLARY: [&str; 12] = [
@@ -97,7 +97,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_typeof", Body::Text(|call, _| call.types.first().map(|field| formatted(pg_type(field), -1)))),
     ("pg_table_is_visible", Body::Bool(|call, row| Some(call.is_visible(call.table(row)?)))),
     ("pg_type_is_visible", YES),
-    ("pg_function_is_visible", YES),
+    ("pg_function_is_visible", Body::Bool(|call, row| Some(call.is_called_bare(call.function(row)?)))),
     ("pg_operator_is_visible", YES),
     ("pg_collation_is_visible", YES),
     ("pg_conversion_is_visible", YES),
@@ -129,9 +129,9 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_get_serial_sequence", NOTHING),
     ("pg_get_functiondef", NOTHING),
     ("pg_get_function_sqlbody", NOTHING),
-    ("pg_get_function_arguments", NOTHING),
-    ("pg_get_function_identity_arguments", NOTHING),
-    ("pg_get_function_result", NOTHING),
+    ("pg_get_function_arguments", Body::Text(|call, row| call.function(row).map(procedures::arguments))),
+    ("pg_get_function_identity_arguments", Body::Text(|call, row| call.function(row).map(procedures::arguments))),
+    ("pg_get_function_result", Body::Text(|call, row| call.function(row).map(procedures::result))),
     ("obj_description", NOTHING),
     ("col_description", NOTHING),
     ("shobj_description", NOTHING),
@@ -201,7 +201,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
             let name = call.text(0, row)?;
             call.int(0, row).or_else(|| match name.trim().strip_suffix("[]") {
                 Some(item) => by_name(item).map(|known| i64::from(known.array)),
-                None => by_name(name).map(|known| i64::from(known.oid)),
+                None => number_named(name).map(i64::from),
             })
         }),
     ),

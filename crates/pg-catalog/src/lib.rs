@@ -14,6 +14,7 @@ mod identifiers;
 mod information;
 mod known;
 mod names;
+mod procedures;
 mod reserved;
 mod rewrite;
 mod rights;
@@ -28,8 +29,8 @@ mod types;
 mod zones;
 
 pub use facts::{
-    ColumnStatistics, ConnectionFacts, CursorFacts, Facts, Listed, PreparedFacts, Privilege, SearchPath, Shown, Source,
-    table_number,
+    ColumnStatistics, ConnectionFacts, CursorFacts, Facts, Listed, ListedFunction, PreparedFacts, Privilege, SearchPath, Shown,
+    Source, table_number,
 };
 pub use formatting::quoted;
 pub use functions::{functions, is_of_snapshot};

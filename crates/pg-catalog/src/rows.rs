@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListBuilder,
-    RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, Int64Builder, IntervalMonthDayNanoArray,
+    ListBuilder, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema};
 
@@ -17,6 +17,7 @@ pub(crate) enum Cell {
     Float(f64),
     Text(String),
     Texts(Vec<String>),
+    Ints(Vec<i64>),
 }
 
 /// Where a row is shorter than the columns.
@@ -48,6 +49,12 @@ impl From<Vec<String>> for Cell {
     }
 }
 
+impl From<Vec<i64>> for Cell {
+    fn from(value: Vec<i64>) -> Cell {
+        Cell::Ints(value)
+    }
+}
+
 impl From<&str> for Cell {
     fn from(value: &str) -> Cell {
         Cell::Text(value.to_owned())
@@ -71,6 +78,15 @@ macro_rules! row {
     ($($value:expr),* $(,)?) => { vec![$($crate::rows::Cell::from($value)),*] };
 }
 pub(crate) use row;
+
+/// A row of cells that are told by the names of their columns, which are as those of [`batch`]. The others are NULL.
+pub(crate) fn row_of(columns: &str, cells: Vec<(&str, Cell)>) -> Vec<Cell> {
+    let cell = |column: &str| {
+        let name = column.split(':').next();
+        cells.iter().find(|(known, _)| Some(*known) == name).map_or(NULL, |(_, cell)| cell.clone())
+    };
+    columns.split_whitespace().map(cell).collect()
+}
 
 /// Columns as `name:type`, with spaces between them. Types: `b` boolean, `h`, `i` and `o` whole numbers of 2, 4 and 8 bytes, `f` a
 /// float, `t` a moment and `v` an interval, both in microseconds, `s` a text, `O`, `F` and `S` lists. Rows may be shorter than the
@@ -105,8 +121,8 @@ fn array<'a>(kind: &str, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
         "t" => Arc::new(cells.map(int).collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
         "v" => Arc::new(cells.map(|cell| int(cell).map(interval)).collect::<IntervalMonthDayNanoArray>()),
         "S" => texts(cells),
+        "O" => ints(cells),
         // There are no values of these.
-        "O" => new_null_array(&DataType::new_list(DataType::Int64, true), cells.count()),
         "F" => new_null_array(&DataType::new_list(DataType::Float64, true), cells.count()),
         _ => Arc::new(
             cells.map(|cell| if let Cell::Text(text) = cell { Some(text.as_str()) } else { None }).collect::<StringArray>(),
@@ -124,6 +140,17 @@ fn float(cell: &Cell) -> Option<f64> {
 
 fn interval(micros: i64) -> IntervalMonthDayNano {
     IntervalMonthDayNano::new(0, 0, micros.saturating_mul(1000))
+}
+
+fn ints<'a>(cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for cell in cells {
+        lists.append_option(match cell {
+            Cell::Ints(ints) => Some(ints.iter().copied().map(Some)),
+            _ => None,
+        });
+    }
+    Arc::new(lists.finish())
 }
 
 fn texts<'a>(cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::formatting::quoted;
 use crate::rows::{Cell, NULL, batch, row};
 use crate::types::{TYPES, modifier, pg_type};
-use crate::{SETTINGS, absent, information, stats};
+use crate::{SETTINGS, absent, information, procedures, stats};
 
 /// The role that owns everything.
 pub(crate) const OWNER: i64 = 10;
@@ -39,8 +39,12 @@ pub fn table(name: &str, facts: &Facts) -> Option<RecordBatch> {
     Some(batch(columns, &rows.map(|rows| rows(facts)).unwrap_or_default()))
 }
 
+fn of_catalog() -> impl Iterator<Item = &'static Table> {
+    TABLES.iter().chain(stats::TABLES).chain(procedures::TABLES).chain(absent::TABLES)
+}
+
 fn all() -> impl Iterator<Item = &'static Table> {
-    TABLES.iter().chain(stats::TABLES).chain(absent::TABLES).chain(information::TABLES)
+    of_catalog().chain(information::TABLES)
 }
 
 /// Whether a table never has rows, since there are no such things here.
@@ -50,7 +54,7 @@ pub(crate) fn is_empty(name: &str) -> bool {
 
 /// Whether there is a table of this name.
 pub(crate) fn is_table(name: &str) -> bool {
-    TABLES.iter().chain(stats::TABLES).chain(absent::TABLES).any(|known| known.0 == name)
+    of_catalog().any(|known| known.0 == name)
 }
 
 const TABLES: &[Table] = &[

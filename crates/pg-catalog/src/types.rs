@@ -77,6 +77,13 @@ pub(crate) fn by_name(name: &str) -> Option<&'static PgType> {
     TYPES.iter().find(|known| known.name == name || known.sql == name)
 }
 
+/// The number of the type of this name, as [`by_name`] finds it, or of that of triggers, which is a type of no value.
+pub(crate) fn number_named(name: &str) -> Option<u32> {
+    const TRIGGER: (&str, u32) = ("trigger", 2279);
+    let known = by_name(name).map(|known| known.oid);
+    known.or_else(|| (name.trim().trim_start_matches("pg_catalog.") == TRIGGER.0).then_some(TRIGGER.1))
+}
+
 /// The number of the type that a column is sent as: structs and what else PostgreSQL has no type for are JSON.
 pub fn pg_type(field: &Field) -> u32 {
     let uuid = field.metadata().get("ARROW:extension:name").is_some_and(|name| name == "arrow.uuid");
@@ -153,6 +160,7 @@ mod tests {
         assert_eq!(formatted(1700, i64::from(modifier(&DataType::Decimal128(15, 2)))), "numeric(15,2)");
         assert_eq!((formatted(1007, -1), formatted(1184, -1)), ("integer[]".into(), "timestamp with time zone".into()));
         assert_eq!(by_name("pg_catalog.int4"), by_name("INTEGER"));
+        assert_eq!(["pg_catalog.trigger", "integer", "nothing"].map(number_named), [Some(2279), Some(23), None]);
         let named = ["int", "INTEGER", "text[]", "varchar(10)", "numeric (10, 2)", "nothing"].map(type_named);
         assert_eq!(named, [Some(23), Some(23), Some(1009), Some(1043), Some(1700), None]);
     }

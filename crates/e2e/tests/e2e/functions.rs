@@ -7,6 +7,7 @@ mod function_modules;
 mod functions_guest;
 
 mod aggregates;
+mod listed;
 mod tables;
 
 use std::path::PathBuf;
@@ -256,12 +257,11 @@ fn a_function_is_made_replaced_and_dropped() {
         let other = setup.connect_again().await;
         let elsewhere = other.host.session();
         assert_eq!(text(&elsewhere, query).await, "50");
-        let listed = text(
-            &elsewhere,
-            "SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE '%answer%'",
-        )
-        .await;
-        assert!(listed.contains("main.answer"), "{listed}");
+        let listed = "SELECT specific_schema, specific_name, routine_name, is_deterministic, data_type, function_type, \
+                      syntax_example FROM information_schema.routines WHERE routine_name LIKE '%answer%'";
+        assert_eq!(text(&elsewhere, listed).await, "main\tanswer\tanswer\ttrue\tInt64\tSCALAR\tanswer(x bigint)");
+        let shown = "answer\tInt64\t[x]\t[Int64]\tSCALAR\tNULL\tanswer(x bigint)";
+        assert_eq!(text(&elsewhere, "SHOW FUNCTIONS LIKE 'answer'").await, shown);
         let fault = refusal(&elsewhere, &format!("CREATE OR REPLACE {}", made(&one))).await;
         assert_eq!(fault.blame, Blame::Access, "{fault}");
         let digits: String = std::fs::read(&one).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -269,6 +269,7 @@ fn a_function_is_made_replaced_and_dropped() {
         collect(&elsewhere, &sql).await.unwrap();
         assert_eq!(text(&session, query).await, "25");
         collect(&session, "DROP FUNCTION answer").await.unwrap();
+        assert_eq!(text(&session, "SHOW FUNCTIONS LIKE '%answer'").await, "");
         let fault = refusal(&session, query).await;
         assert!(fault.to_string().contains("answer"), "{fault}");
         refusal(&elsewhere, "DROP FUNCTION main.answer").await;

@@ -7,7 +7,7 @@ use pithead_model::{Blame, Fault, FaultKind};
 
 use crate::dialect::name_results;
 use crate::statement::{self, Named, Parsed};
-use crate::tokens::{is_gap, is_word, line_starts, offset};
+use crate::tokens::{Places, is_gap, is_word};
 use crate::{Parameters, as_of, tokens};
 
 /// How the statement is written, for whoever wrote it otherwise.
@@ -63,10 +63,10 @@ pub(crate) fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<ViewDef
     let Some(begin) = rest.take(&["AS"]).then(|| rest.0.first()).flatten() else {
         return Err(expected("AS and a query"));
     };
-    let starts = line_starts(sql);
-    let begin = offset(sql, &starts, begin.span.start);
+    let mut places = Places::new(sql);
+    let begin = places.byte(begin.span.start);
     let end = rest.0.last().filter(|last| last.token == Token::SemiColon);
-    let end = end.map_or(sql.len(), |last| offset(sql, &starts, last.span.start));
+    let end = end.map_or(sql.len(), |last| places.byte(last.span.start));
     let sql = sql[begin..end.max(begin)].trim().to_owned();
     query_of(&sql)?;
     if as_of::is_in(&tokens::tokens(&sql)?)? {

@@ -1,7 +1,7 @@
 //! Aggregates of users in queries: the same rows wherever their parts were computed; hostile ones end their query, and nothing else.
 
 #[path = "../../../../program/src/tests/aggregates_guest.rs"]
-mod aggregates_guest;
+pub(super) mod aggregates_guest;
 
 use aggregates_guest::aggregates;
 

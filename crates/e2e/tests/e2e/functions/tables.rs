@@ -67,6 +67,8 @@ fn table_functions_run_at_the_drives() {
         let plan = text(&session, "EXPLAIN SELECT o_comment FROM orders WHERE list_contains(factors(o_orderkey), 4999)").await;
         let at_drive = plan.lines().any(|line| line.trim_start().starts_with("drive") && line.contains("factors@"));
         assert!(at_drive, "{plan}");
+        let shown = text(&session, "SHOW FUNCTIONS LIKE 'factors'").await;
+        assert_eq!(shown, "factors\tInt64\t[NULL]\t[Int64]\tTABLE\tNULL\tfactors(bigint)");
         collect(&session, "DROP FUNCTION factors").await.unwrap();
         setup.shutdown().await;
     });
