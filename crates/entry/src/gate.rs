@@ -16,7 +16,7 @@ use pithead_model::{
     Blame, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, CONNECTIONS_WAITING_MAX, CONNECTIONS_WAITING_PER_ADDRESS_MAX, Fault,
 };
 
-/// How many connections a drive takes.
+/// How many connections a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Connections whose caller is known.
@@ -188,11 +188,11 @@ impl ConnectionPermit {
         let limits = self.gate.limits;
         let from_there = inside.admitted_by_address.get(&self.address).copied().unwrap_or(0);
         if inside.admitted >= limits.total {
-            return Err(too_many(format!("the drive has {} connections, which is its limit", limits.total)));
+            return Err(too_many(format!("this server has {} connections, which is its limit", limits.total)));
         }
         if from_there >= limits.per_address {
             let most = limits.per_address;
-            return Err(too_many(format!("the drive has {most} connections from {}, which is its limit", self.address)));
+            return Err(too_many(format!("this server has {most} connections from {}, which is its limit", self.address)));
         }
         inside.waiting.remove(index);
         inside.admitted += 1;
@@ -220,7 +220,7 @@ impl Drop for ConnectionPermit {
 }
 
 fn too_many(what: String) -> Fault {
-    Fault::new(Blame::Limit, what).hint("end hosts that are not needed, or start the drive with a larger --connections")
+    Fault::new(Blame::Limit, what).hint("end those that are not needed, or start the server with a larger --connections")
 }
 
 #[cfg(test)]
@@ -272,7 +272,9 @@ mod tests {
         let two = enter(1);
         two.admit().unwrap();
         let three = enter(1);
-        assert!(three.admit().unwrap_err().message.contains("10.0.0.1"));
+        let fault = three.admit().unwrap_err();
+        // A regression: a host said so of drives.
+        assert!(fault.message.contains("10.0.0.1") && !fault.to_string().contains("drive"), "{fault}");
         let four = enter(2);
         four.admit().unwrap();
         let five = enter(3);

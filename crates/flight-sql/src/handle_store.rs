@@ -157,6 +157,10 @@ impl<T> HandleStore<T> {
     fn check(&self, entries: &HashMap<Handle, KeptValue<T>>, owner: Owner, handle: &Handle, bytes: usize) -> Result<(), Fault> {
         let (own, others_too) = sums(entries, owner, Some(handle));
         let Limits { each, bytes_each, all, bytes_all, idle, .. } = self.limits;
+        if bytes > bytes_each {
+            let message = format!("a {} of {bytes} bytes, with all that it keeps; at most {bytes_each} are kept", self.what);
+            return Err(Fault::new(Blame::Limit, message).hint("ask in parts, or load long lists as a table to join with"));
+        }
         if own.count >= each || own.bytes.saturating_add(bytes) > bytes_each {
             return Err(self.full(&format!("{each} of them, or {bytes_each} bytes, are kept for one identity"), idle));
         }
@@ -244,6 +248,8 @@ mod tests {
         let kept = HandleStore::new("ticket", LIMITS);
         kept.keep(Some(1), 60, 0).unwrap();
         assert_eq!(kept.keep(Some(1), 60, 0).unwrap_err().blame, Blame::Limit, "bytes of one");
+        // A regression: one that is too large by itself was said to be too many.
+        assert!(kept.keep(Some(1), 101, 0).unwrap_err().message.contains("101 bytes"));
         kept.keep(Some(1), 40, 0).unwrap();
         assert_eq!(kept.keep(Some(1), 0, 0).unwrap_err().blame, Blame::Limit, "entries of one");
         kept.keep(Some(2), 0, 0).unwrap();

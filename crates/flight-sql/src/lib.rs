@@ -6,6 +6,7 @@
 
 mod action;
 mod answer;
+mod apart;
 mod bounded;
 mod caller;
 mod cancel;

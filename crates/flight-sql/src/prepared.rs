@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use pithead_host::{Session, Statement};
 use pithead_model::Fault;
 
+use crate::apart;
 use crate::caller::{Caller, refuse_set};
 use crate::error::Refused;
 use crate::plain::{answer_schema, schema_held_bytes};
@@ -15,12 +16,12 @@ use crate::values::{Values, nulls, parameter_schema};
 
 /// Plans a statement before values are bound to it: the types of its placeholders, and its plan with values of these types. What is known
 /// of none is taken for a text, or for a number where a text cannot stand, as after LIMIT.
-pub(crate) async fn planned(session: &Session, sql: &str) -> Result<(Vec<Option<DataType>>, Statement), Fault> {
+pub(crate) async fn planned(session: &Arc<Session>, sql: &str) -> Result<(Vec<Option<DataType>>, Statement), Fault> {
     let types = session.placeholders(sql).await?;
-    let as_texts = session.prepare(sql, &nulls(&types)?).await;
+    let as_texts = apart::prepared(session, sql, &nulls(&types)?).await;
     if let (Err(_), true) = (&as_texts, types.contains(&None)) {
         let types: Vec<_> = types.iter().cloned().map(|known| known.or(Some(DataType::Int64))).collect();
-        if let Ok(statement) = session.prepare(sql, &nulls(&types)?).await {
+        if let Ok(statement) = apart::prepared(session, sql, &nulls(&types)?).await {
             return Ok((types, statement));
         }
     }

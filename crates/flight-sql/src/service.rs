@@ -21,6 +21,11 @@ use crate::error::{Refused, broken};
 use crate::flight::FlightSql;
 use crate::reception::Credentials;
 
+/// What a put is answered with that does not say what it is for. Drivers send nothing at all of a table without batches.
+const NO_COMMAND: &str = "expected a command in the descriptor of the first message, and there is none\n\
+     hint: a table that is loaded may have no record batches, and drivers send nothing of such a one: give it an empty batch, \
+     `pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=table.schema)])`";
+
 /// What calls of all connections meet.
 pub(crate) struct Service {
     pub(crate) flight: Arc<FlightSql>,
@@ -133,7 +138,7 @@ impl FlightService for Service {
         let first = messages.message().await.map_err(|status| self.told(broken(&status).into()))?;
         let descriptor = first.as_ref().and_then(|first| first.flight_descriptor.clone());
         let Some((descriptor, first)) = descriptor.zip(first) else {
-            return Err(self.told(Refused::invalid("expected a command in the descriptor of the first message")));
+            return Err(self.told(Refused::invalid(NO_COMMAND)));
         };
         let command = command(&descriptor.cmd)?;
         let result = self.flight.put(&caller, command, first, messages).await;

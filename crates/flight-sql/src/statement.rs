@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use pithead_host::{Answer, Parameters, Session, Statement};
 use pithead_model::Fault;
 
+use crate::apart;
 use crate::caller::{Caller, refuse_set};
 use crate::error::Refused;
 use crate::plain::{answer_schema, conform, schema_held_bytes};
@@ -65,7 +66,7 @@ pub(crate) async fn ready(
     let first = match (planned, more.next().transpose()?) {
         (Some(planned), None) => planned,
         (Some(planned), Some(values)) => Arc::new(planned.bind(&session, &values).await?),
-        (None, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
+        (None, values) => Arc::new(apart::prepared(&session, sql, &values.unwrap_or_default()).await?),
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
     let schema = answer_schema(schema);
@@ -134,7 +135,7 @@ impl PlannedQuery {
 
 /// Runs a statement that changes something, for each row of values. How many rows it inserted, deleted or changed. Many rows of an INSERT
 /// become visible together; other statements are run one after the other.
-pub(crate) async fn update(session: &Session, sql: &str, values: &Values) -> Result<u64, Refused> {
+pub(crate) async fn update(session: &Arc<Session>, sql: &str, values: &Values) -> Result<u64, Refused> {
     refuse_set(sql)?;
     if values.rows() > 1
         && let Some(columns) = values.columns()
@@ -144,12 +145,12 @@ pub(crate) async fn update(session: &Session, sql: &str, values: &Values) -> Res
         return changed(session.run_with(&insert, &table).await?);
     }
     if values.rows() == 0 {
-        return changed(session.run(sql).await?);
+        return changed(apart::run(session, sql, &Parameters::default()).await?);
     }
     values.check()?;
     let mut sum = 0;
     for row in values.each() {
-        sum += changed(session.run_with(sql, &row?).await?)?;
+        sum += changed(apart::run(session, sql, &row?).await?)?;
     }
     Ok(sum)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use pithead_entry::{Identity, Peer, TurnedAway};
-use pithead_host::{Client, Commitment, Session};
+use pithead_host::{Client, Commitment, Deadline, Session};
 use pithead_model::{Blame, Fault};
 use pithead_pg_catalog::DATABASE;
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::block_settings::BlockSettings;
 use crate::cancel::{Cancel, ConnectionPlace};
 use crate::control::unknown_setting;
+use crate::deadline::{STATEMENT, in_time_of};
 use crate::error::{
     Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_ENCODING, WRONG_SETTING,
 };
@@ -223,6 +224,10 @@ impl Talk {
                 Read::Message(tag, body) => match Message::read(tag, body) {
                     Ok(message) => self.answer(message).await,
                     Err(Malformed::Text(what)) => self.refuse(tag, Complaint::error(WRONG_ENCODING, what)).await,
+                    // Its end is known, whatever it says.
+                    Err(Malformed::Bytes(what)) if is_of_statements(tag) => {
+                        self.refuse(tag, Complaint::error(PROTOCOL_VIOLATION, what)).await
+                    }
                     Err(Malformed::Bytes(what)) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
                 },
                 Read::TooLarge { tag, bytes, busy } => self.refuse(tag, too_large(bytes, busy)).await,
@@ -343,6 +348,11 @@ impl Talk {
     }
 }
 
+/// Whether a message is one of those that statements are made of, after which a connection goes on where one of them is wrong.
+fn is_of_statements(tag: u8) -> bool {
+    matches!(tag, b'Q' | b'P' | b'B' | b'D' | b'E' | b'C')
+}
+
 /// What is said of a message that is too large, or that came when too many large ones did.
 pub(crate) fn too_large(bytes: usize, busy: bool) -> Complaint {
     match busy {
@@ -362,18 +372,22 @@ pub(crate) async fn during<T>(link: &mut Link, cancel: &Cancel, work: impl Futur
     }
 }
 
-/// Does the work that answers a statement, until it is cancelled or the client has gone. Once the statement has sent what it changes,
-/// both come too late: then its outcome is waited for.
+/// Does the work that answers a statement, until it is cancelled, its time is over or the client has gone. Once the statement has sent
+/// what it changes, all of them come too late: then its outcome is waited for.
 pub(crate) async fn answering<T>(
     link: &mut Link,
     cancel: &Cancel,
     commitment: &Commitment,
+    deadline: Option<Deadline>,
     work: impl Future<Output = T>,
 ) -> Result<T, Halt> {
     let mut work = std::pin::pin!(work);
-    match during(link, cancel, &mut work).await {
-        Err(_) if !commitment.cancel(cancelled_fault()) => Ok(work.await),
-        done => done,
+    match in_time_of(deadline, STATEMENT, during(link, cancel, &mut work)).await {
+        Ok(done) => Ok(done),
+        Err(halt) => {
+            let why = if let Halt::Fault(fault) = &halt { fault.clone() } else { cancelled_fault() };
+            if commitment.cancel(why) { Err(halt) } else { Ok(work.await) }
+        }
     }
 }
 

@@ -259,7 +259,7 @@ impl Talk {
 }
 
 /// Whether a text has a word in it, in letters of any size.
-fn mentions(text: &str, word: &str) -> bool {
+pub(crate) fn mentions(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 

@@ -90,7 +90,7 @@ impl Talk {
                 },
             }
         };
-        Ok(answering(&mut self.link, &self.place.cancel, &commitment, ending).await???)
+        Ok(answering(&mut self.link, &self.place.cancel, &commitment, None, ending).await???)
     }
 
     /// The dataset, its columns, and which of them a row's fields are for.

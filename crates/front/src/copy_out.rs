@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use pithead_host::{Answer, Commitment, Parameters};
+use pithead_host::{Answer, Commitment, Deadline, Parameters};
 use pithead_model::Fault;
 
 use crate::columns::Column;
@@ -33,6 +33,7 @@ impl Talk {
         let (session, asked) = (Arc::clone(&self.session), sql.clone());
         let commitment = Arc::<Commitment>::default();
         let sends = Arc::clone(&commitment);
+        let deadline = Deadline::after(self.session.statement_timeout());
         let work = in_own_task(&self.entrance.work, async move {
             let statement = session.prepare(&asked, &Parameters::default()).await?;
             // One that writes has rows only by RETURNING, and changes nothing here without it.
@@ -42,7 +43,7 @@ impl Talk {
                 statement.run_until(&session, &sends).await.map(Some)
             }
         });
-        let answer = answering(&mut self.link, &self.place.cancel, &commitment, work).await?;
+        let answer = answering(&mut self.link, &self.place.cancel, &commitment, deadline, work).await?;
         let answer = answer.transpose().ok_or_else(no_query)?;
         if commitment.is_sent() || writes && answer.is_ok() {
             self.transaction.wrote();

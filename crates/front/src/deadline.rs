@@ -1,9 +1,13 @@
-//! What the server times itself by `SET statement_timeout`: a COPY, or a part of the rows of a cursor. All else is timed by the host.
+//! What the server times itself by `SET statement_timeout`: a COPY, a part of the rows of a cursor, and until a statement is answered.
+//! What plans a statement may work for seconds without a pause, in which the host's own time for the statement is not looked at.
 
 use pithead_host::Deadline;
 use pithead_model::Fault;
 
 use crate::connection::Halt;
+
+/// What takes too long where a statement does, before it is answered.
+pub(crate) const STATEMENT: &str = "the statement";
 
 /// Ends at a deadline, or never. The deadline's fault is that of `what`.
 pub(crate) async fn passed(deadline: Option<Deadline>, what: &str) -> Fault {
@@ -18,10 +22,19 @@ pub(crate) async fn passed(deadline: Option<Deadline>, what: &str) -> Fault {
 
 /// Sends a part of a statement's rows, until the deadline.
 pub(crate) async fn in_time<T>(deadline: Option<Deadline>, sending: impl Future<Output = Result<T, Halt>>) -> Result<T, Halt> {
+    in_time_of(deadline, "a part of the statement's rows", sending).await
+}
+
+/// Does work until the deadline, whose fault is that of `what`.
+pub(crate) async fn in_time_of<T>(
+    deadline: Option<Deadline>,
+    what: &str,
+    work: impl Future<Output = Result<T, Halt>>,
+) -> Result<T, Halt> {
     tokio::select! {
         biased;
-        sent = sending => sent,
-        fault = passed(deadline, "a part of the statement's rows") => Err(fault.into()),
+        done = work => done,
+        fault = passed(deadline, what) => Err(fault.into()),
     }
 }
 

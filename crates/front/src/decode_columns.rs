@@ -98,6 +98,10 @@ fn each<'a, T>(
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, Complaint> {
+    // As in texts: PostgreSQL has none, and neither has what clients make of it.
+    if bytes.contains(&0) {
+        return Err(Complaint::error(WRONG_ENCODING, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+    }
     std::str::from_utf8(bytes).map_err(|error| Complaint::error(WRONG_ENCODING, format!("a value is not UTF-8: {error}")))
 }
 
@@ -182,6 +186,8 @@ mod tests {
             (DataType::Int64, &b"\0\0\0\x07"[..], "22P03"),
             (DataType::UInt8, b"\xff\xff", "22P02"),
             (DataType::Utf8View, b"\xff", "22021"),
+            // A regression: a binary COPY stored it.
+            (DataType::Utf8View, b"a\0b", "22021"),
             (DataType::Boolean, b"", "22P03"),
             (DataType::Date32, b"\x7f\xff\xff\xff", "22P03"),
             (DataType::new_list(DataType::Int32, true), b"\0", "22P03"),

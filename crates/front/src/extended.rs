@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::new_null_array;
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use pithead_host::{Deadline, Session, Statement};
+use pithead_host::{Deadline, Parameters, Session, Statement};
 use pithead_model::Fault;
 use pithead_pg_catalog::{ConnectionFacts, pg_type};
 
 use crate::bind::{Bound, parameters};
 use crate::connection::{Halt, Talk, during};
-use crate::control::shown_schema;
+use crate::control::{mentions, shown_schema};
 use crate::cursor::not_a_query;
-use crate::deadline::in_time;
+use crate::deadline::{STATEMENT, in_time, in_time_of};
 use crate::decode_text::arrow_type;
 use crate::error::{
     Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
@@ -80,13 +80,14 @@ impl Talk {
 
     /// A statement, read and planned, with the types that a client gives its first parameters.
     pub(crate) async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
-        let mut statements = self.aside(sql.len(), move || Session::split(&sql)).await??;
+        let mut statements = self.split(sql.into()).await?;
         let sql = statements.pop().unwrap_or_default();
         if !statements.is_empty() {
             return Err(Complaint::error(SYNTAX, "cannot insert multiple commands into a prepared statement").into());
         }
         let (told, sql) = self.told(sql).await?;
-        let mut prepared = Prepared::of(sql, told);
+        let kept = self.front.host.keep_text(sql.len())?;
+        let mut prepared = Prepared { kept, ..Prepared::of(sql, told) };
         match &prepared.kind {
             StatementKind::Declare(declare) => {
                 let (inner, _) = self.told(declare.query.clone()).await?;
@@ -112,10 +113,13 @@ impl Talk {
         prepared.path = self.settings.path();
         let (session, sql) = (Arc::clone(&self.session), prepared.sql.clone());
         let planning = in_own_task(&self.entrance.work, async move { plan(&session, &sql, &given).await });
-        let planned = during(&mut self.link, &self.place.cancel, planning).await?;
+        let deadline = Deadline::after(self.session.statement_timeout());
+        let planned = in_time_of(deadline, STATEMENT, during(&mut self.link, &self.place.cancel, planning)).await?;
         let planned = planned.map_err(|fault| Complaint::of(&fault, &prepared.sql))??;
         (prepared.types, prepared.inferred) = (planned.types, planned.inferred);
-        (prepared.schema, prepared.statement) = (planned.schema, Some(planned.statement));
+        // What takes much memory is planned anew each time that it runs.
+        prepared.statement = Some(planned.statement).filter(|statement| !statement.is_large());
+        prepared.schema = planned.schema;
         Ok(())
     }
 
@@ -261,6 +265,9 @@ const OID_AS: [(u32, u32); 4] = [(26, 20), (26, TEXT), (1028, 1016), (1028, TEXT
 
 /// The parameters that are written with these types, by place: `$1::oid`.
 fn written_oids(sql: &str) -> Vec<(usize, u32)> {
+    if !mentions(sql, "oid") {
+        return Vec::new();
+    }
     let all: Vec<Token> = tokens(sql).collect();
     let mut found = Vec::new();
     for (at, token) in all.iter().enumerate().filter(|(at, token)| *at >= 3 && token.is("oid")) {
@@ -280,6 +287,17 @@ struct Planned {
     statement: Statement,
 }
 
+/// NULL for each parameter, of the type that its client is told; `fields`: what the statement wants there. Columns hang on the types of
+/// the values, and not on the values.
+pub(crate) fn nulls(types: &[u32], fields: &[Option<FieldRef>]) -> Result<Parameters, Fault> {
+    let null = |(oid, field): (&u32, &Option<FieldRef>)| {
+        let own = arrow_type(*oid).unwrap_or(DataType::Utf8);
+        let same = field.as_ref().filter(|field| pg_type(field) == *oid);
+        new_null_array(same.map_or(&own, |field| field.data_type()), 1)
+    };
+    parameters(types.iter().zip(fields).map(null).collect())
+}
+
 /// Finds out the types of a statement's parameters, and its columns.
 async fn plan(session: &Session, sql: &str, given: &[u32]) -> Result<Result<Planned, Complaint>, Fault> {
     let fields = session.placeholder_fields(sql).await?;
@@ -297,14 +315,7 @@ async fn plan(session: &Session, sql: &str, given: &[u32]) -> Result<Result<Plan
         let what = format!("parameters of the type with the number {oid} are not supported");
         return Ok(Err(Complaint::error(NOT_SUPPORTED, what)));
     }
-    // Columns hang on the types of the values, and not on the values.
-    let null = |(oid, field): (&u32, &Option<FieldRef>)| {
-        let own = arrow_type(*oid).unwrap_or(DataType::Utf8);
-        let same = field.as_ref().filter(|field| pg_type(field) == *oid);
-        new_null_array(same.map_or(&own, |field| field.data_type()), 1)
-    };
-    let row = types.iter().zip(&fields).map(null).collect();
-    let statement = session.prepare(sql, &parameters(row)?).await?;
+    let statement = session.prepare(sql, &nulls(&types, &fields)?).await?;
     let inferred = fields.iter().map(|field| field.as_ref().map(|field| field.data_type().clone())).collect();
     Ok(Ok(Planned { types, inferred, schema: statement.schema().cloned(), statement }))
 }

@@ -2,7 +2,7 @@
 
 use crate::copy::Copy;
 use crate::cursor::{Declare, Fetch, closed};
-use crate::error::Complaint;
+use crate::error::{Complaint, NOT_SUPPORTED};
 use crate::lexer::{Token, tokens};
 use crate::set::{characteristics, reset, set, show};
 use crate::sql_prepared::{ExecutePrepared, Prepare};
@@ -13,6 +13,8 @@ pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
 pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
 /// What COMMENT ON is answered with. Comments are not kept, and a notice says so.
 pub(crate) const COMMENT: &str = "COMMENT";
+/// What DROP TABLE is answered with, which may take as long as it needs.
+pub(crate) const DROP_TABLE: &str = "DROP TABLE";
 /// What DISCARD ALL is answered with, which forgets all that a connection has.
 pub(crate) const DISCARD_ALL: &str = "DISCARD ALL";
 
@@ -102,6 +104,12 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
     Ok(match verb.as_str() {
         "begin" => StatementKind::Begin("BEGIN", characteristics(&rest())),
         "start" => StatementKind::Begin("START TRANSACTION", characteristics(&rest())),
+        "commit" | "rollback" if next("prepared") => {
+            let what = format!("{} PREPARED: there are no transactions that are prepared", verb.to_uppercase());
+            return Err(
+                Complaint::error(NOT_SUPPORTED, what).hint("a transaction is one statement, and is committed by its end")
+            );
+        }
         "commit" | "end" => StatementKind::Commit { chain: chains(&rest()) },
         "rollback" if rest().iter().any(|token| token.is("to")) => StatementKind::RollbackTo,
         "rollback" | "abort" => StatementKind::Rollback { chain: chains(&rest()) },
@@ -156,7 +164,7 @@ fn statement(verb: &str, rest: &str) -> StatementKind {
         "alter" => ("ALTER TABLE", true),
         "truncate" => ("TRUNCATE TABLE", true),
         "create" => ("CREATE TABLE", true),
-        "drop" => ("DROP TABLE", true),
+        "drop" => (DROP_TABLE, true),
         "explain" => ("EXPLAIN", false),
         _ => ("SELECT", false),
     };
@@ -253,5 +261,9 @@ mod tests {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }
         assert!(kind("SET x").is_err());
+        // A regression: they ended the block that was open.
+        for sql in ["COMMIT PREPARED 'x'", "rollback /* of */ prepared 'x'"] {
+            assert_eq!(kind(sql).unwrap_err().code, NOT_SUPPORTED, "{sql}");
+        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use pithead_host::{Answer, Commitment, Parameters, Statement, taken_in_parts};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use pithead_host::{Answer, Commitment, Deadline, KeptText, Parameters, Statement, taken_in_parts};
 use pithead_pg_catalog::{ConnectionFacts, SearchPath, pg_type};
 
-use crate::connection::{Halt, Talk, answering};
+use crate::connection::{Halt, Talk, answering, during};
+use crate::deadline::{STATEMENT, in_time_of};
 use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
-use crate::kind::StatementKind;
+use crate::extended::nulls;
+use crate::kind::{DROP_TABLE, StatementKind};
 use crate::rows::Rows;
 use crate::work::{in_own_task, rows_in_own_task};
 
@@ -30,6 +32,9 @@ pub(crate) struct Prepared {
     pub(crate) query: Option<Arc<Prepared>>,
     /// Whether it was prepared by PREPARE of SQL.
     pub(crate) by_sql: bool,
+    /// The memory of its text.
+    #[expect(dead_code, reason = "it is held, and not looked at")]
+    pub(crate) kept: Option<KeptText>,
 }
 
 impl Prepared {
@@ -37,7 +42,7 @@ impl Prepared {
     pub(crate) fn of(sql: String, kind: StatementKind) -> Prepared {
         let (types, inferred) = (Vec::new(), Vec::new());
         let path = Arc::default();
-        Prepared { sql, kind, types, inferred, schema: None, statement: None, path, query: None, by_sql: false }
+        Prepared { sql, kind, types, inferred, schema: None, statement: None, path, query: None, by_sql: false, kept: None }
     }
 }
 
@@ -87,20 +92,28 @@ pub(crate) enum Started {
     Done(String),
 }
 
-/// The columns that a client was told of, if they are those that a statement has now: tables may have changed since. Values of
-/// parameters can make other types, which are turned into those that were told ([`Rows`]).
-fn still_told(prepared: &Prepared, told: &SchemaRef, now: &SchemaRef) -> Result<SchemaRef, Complaint> {
-    let same = |(told, now): (&FieldRef, &FieldRef)| {
-        told.name() == now.name() && (!prepared.types.is_empty() || pg_type(told) == pg_type(now))
-    };
-    let is_same = told.fields().len() == now.fields().len() && told.fields().iter().zip(now.fields()).all(same);
-    match is_same {
-        true => Ok(Arc::clone(told)),
-        // Drivers know by these words, and this routine of PostgreSQL's, that they have to prepare it again.
-        false => Err(Complaint::error(NOT_SUPPORTED, "cached plan must not change result type")
-            .in_routine("RevalidateCachedQuery")
-            .hint("a table of the statement has changed: prepare it again")),
+/// What CommandComplete says of a statement that gives no rows.
+fn done(tag: &str, changed: Option<u64>) -> String {
+    match (tag, changed) {
+        ("INSERT", changed) => format!("INSERT 0 {}", changed.unwrap_or(0)),
+        ("UPDATE" | "DELETE" | "MERGE" | "SELECT", Some(changed)) => format!("{tag} {changed}"),
+        (tag, _) => tag.to_owned(),
     }
+}
+
+/// Whether columns have the names that a client was told, and their types.
+fn are_as_told(told: &SchemaRef, now: &SchemaRef) -> (bool, bool) {
+    let pairs = || told.fields().iter().zip(now.fields());
+    let names = told.fields().len() == now.fields().len() && pairs().all(|(told, now)| told.name() == now.name());
+    (names, pairs().all(|(told, now)| pg_type(told) == pg_type(now)))
+}
+
+/// A statement has other columns than those that a client was told.
+fn has_changed() -> Complaint {
+    // Drivers know by these words, and this routine of PostgreSQL's, that they have to prepare it again.
+    Complaint::error(NOT_SUPPORTED, "cached plan must not change result type")
+        .in_routine("RevalidateCachedQuery")
+        .hint("a table of the statement has changed: prepare it again")
 }
 
 impl Talk {
@@ -156,6 +169,7 @@ impl Talk {
         let planned = prepared.filter(|prepared| prepared.path == path).cloned();
         let session = Arc::clone(&self.session);
         let (sql, parameters) = (sql.to_owned(), parameters.clone());
+        let deadline = Deadline::after(self.session.statement_timeout().filter(|_| tag != DROP_TABLE));
         let commitment = Arc::<Commitment>::default();
         let sends = Arc::clone(&commitment);
         let running = async move {
@@ -170,25 +184,46 @@ impl Talk {
                 Taking::InParts => taken_in_parts(running).await,
             }
         });
-        let answer = answering(&mut self.link, &self.place.cancel, &commitment, work).await?;
+        let answer = answering(&mut self.link, &self.place.cancel, &commitment, deadline, work).await?;
         // Of one that has failed nobody may know whether its change was made.
         if commitment.is_sent() || writes && answer.is_ok() {
             self.transaction.wrote();
         }
         let Answer { schema, rows, is_query, changed, .. } = answer?;
         if is_query {
-            let told = match prepared.and_then(|prepared| prepared.schema.as_ref().map(|told| (prepared, told))) {
-                Some((prepared, told)) => still_told(prepared, told, &schema)?,
-                None => schema,
-            };
+            let told = self.told_columns(prepared, schema).await?;
             let rows = Rows::new(Arc::clone(&told), rows_in_own_task(&self.entrance.work, rows));
             return Ok(Started::Rows(rows.of_what_was_sent(commitment.is_sent()), told, tag));
         }
-        Ok(Started::Done(match (tag, changed) {
-            ("INSERT", changed) => format!("INSERT 0 {}", changed.unwrap_or(0)),
-            ("UPDATE" | "DELETE" | "MERGE" | "SELECT", Some(changed)) => format!("{tag} {changed}"),
-            (tag, _) => tag.to_owned(),
-        }))
+        Ok(Started::Done(done(tag, changed)))
+    }
+
+    /// The columns that a client was told of, or those that there are. An error where those that a statement has now are others: tables may
+    /// have changed since. Values of parameters can make other types, which are turned into those that were told ([`Rows`]): then NULLs in
+    /// their places make none.
+    async fn told_columns(&mut self, prepared: Option<&Arc<Prepared>>, now: SchemaRef) -> Result<SchemaRef, Halt> {
+        let Some((prepared, told)) = prepared.and_then(|prepared| prepared.schema.as_ref().map(|told| (prepared, told))) else {
+            return Ok(now);
+        };
+        match are_as_told(told, &now) {
+            (true, true) => return Ok(Arc::clone(told)),
+            (true, false) if !prepared.types.is_empty() => {}
+            _ => return Err(has_changed().into()),
+        }
+        let field = |data_type: &DataType| Arc::new(Field::new("", data_type.clone(), true));
+        let fields: Vec<_> = prepared.inferred.iter().map(|inferred| inferred.as_ref().map(field)).collect();
+        let nulls = nulls(&prepared.types, &fields)?;
+        let (session, sql) = (Arc::clone(&self.session), prepared.sql.clone());
+        let planning = in_own_task(&self.entrance.work, async move {
+            let statement = session.prepare(&sql, &nulls).await?;
+            Ok(statement.schema().cloned())
+        });
+        let deadline = Deadline::after(self.session.statement_timeout());
+        let planned = in_time_of(deadline, STATEMENT, during(&mut self.link, &self.place.cancel, planning)).await??;
+        match planned.is_some_and(|planned| are_as_told(told, &planned) == (true, true)) {
+            true => Ok(Arc::clone(told)),
+            false => Err(has_changed().into()),
+        }
     }
 
     /// An error where a statement may not run in this block, or may not write.

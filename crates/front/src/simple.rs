@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pithead_host::{Parameters, Session};
+use pithead_host::{Deadline, Parameters, Session};
 use pithead_model::Fault;
 
 use crate::connection::{Halt, Talk, during};
+use crate::deadline::{STATEMENT, in_time_of};
 use crate::error::Complaint;
 use crate::kind::{StatementKind, kind};
 use crate::names::quoted;
@@ -32,9 +33,9 @@ impl Talk {
     }
 
     async fn each(&mut self, sql: &Arc<str>) -> Result<(), Halt> {
-        let text = Arc::clone(sql);
-        let statements = self.aside(sql.len(), move || Session::split(&text)).await??;
-        // The message was read: while its statements run, others may send large ones.
+        let statements = self.split(Arc::clone(sql)).await?;
+        // The message was read: while its statements run, others may send large ones. What is kept of it counts as theirs does.
+        let _kept = self.front.host.keep_text(2 * sql.len())?;
         drop(self.link.take_room());
         if statements.is_empty() {
             self.link.out.empty(b'I');
@@ -50,14 +51,26 @@ impl Talk {
         Ok(())
     }
 
-    /// Does work over so many bytes that a client has sent, until it is cancelled.
+    /// The statements of a text. Long ones are read one after the other, whoever has sent them.
+    pub(crate) async fn split(&mut self, sql: Arc<str>) -> Result<Vec<String>, Halt> {
+        let (host, bytes) = (self.front.host.clone(), sql.len());
+        let deadline = Deadline::after(self.session.statement_timeout());
+        let waiting = during(&mut self.link, &self.place.cancel, host.turn_to_read(bytes));
+        let turn = in_time_of(deadline, STATEMENT, waiting).await?;
+        let statements = self.aside(bytes, move || Session::split(&sql)).await??;
+        drop(turn);
+        Ok(statements)
+    }
+
+    /// Does work over so many bytes that a client has sent, until it is cancelled or the time of a statement is over.
     pub(crate) async fn aside<T: Send + 'static>(
         &mut self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Halt> {
+        let deadline = Deadline::after(self.session.statement_timeout());
         let working = by_size(&self.entrance.work, bytes, work);
-        Ok(during(&mut self.link, &self.place.cancel, working).await??)
+        Ok(in_time_of(deadline, STATEMENT, during(&mut self.link, &self.place.cancel, working)).await??)
     }
 
     /// What a statement is, and its text as the host reads it.

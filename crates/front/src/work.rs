@@ -5,9 +5,9 @@ use arrow::array::RecordBatch;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use pithead_model::Fault;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, block_in_place};
 
 /// Bytes that are read where they are needed, since that takes no longer than to have it done elsewhere.
 const HERE_BYTES_MAX: usize = 64 << 10;
@@ -20,8 +20,16 @@ pub(crate) async fn by_size<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Fault> {
     match bytes > HERE_BYTES_MAX {
-        true => in_own_task(threads, async move { Ok(work()) }).await,
+        true => in_own_task(threads, async move { Ok(beside_statements(work)) }).await,
         false => Ok(work()),
+    }
+}
+
+/// Works on a thread whose other statements go on at another one.
+fn beside_statements<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(work),
+        _ => work(),
     }
 }
 

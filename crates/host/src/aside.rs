@@ -1,7 +1,11 @@
 //! Long computations of the planner, beside what else the runtime has to do.
 
+use std::ops::ControlFlow;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as Syntax;
+use pithead_syntax::expressions;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
@@ -22,6 +26,17 @@ pub(crate) fn is_large(plan: &LogicalPlan) -> bool {
         Ok(if size > SMALL_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     counted.is_err() || size > SMALL_MAX
+}
+
+/// The same of a statement that is not planned yet.
+pub(crate) fn is_long(statement: &Syntax) -> bool {
+    let Syntax::Statement(statement) = statement else { return false };
+    let mut left = SMALL_MAX;
+    let look = |_: &_| {
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    expressions(statement.as_ref(), look).is_break()
 }
 
 /// Runs what computes for long. Another thread takes over what this one had to do, where the runtime has several.

@@ -18,15 +18,17 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
 use pithead_functions::check_clock;
-use pithead_model::{DatasetName, Fault, boxed};
-use pithead_pg_catalog::{ColumnStatistics, Facts, Listed, Privilege, SearchPath, Shown, Source};
+use pithead_model::{DatasetName, Fault, FunctionKind, FunctionType, Volatility, boxed};
+use pithead_pg_catalog::{ColumnStatistics, Facts, Listed, ListedFunction, Privilege, SearchPath, Shown, Source, type_named};
 
+use crate::aside::aside;
 use crate::dialect::{PostgresNames, name_as_postgres, view_names};
+use crate::information::{self, Routine, routines_of};
 use crate::session::{Session, logical_plan};
 use crate::statement::{self, Named, Parsed};
 use crate::tokens::tokens;
-use crate::views::{ViewDefinition, only_views};
-use crate::{Host, Parameters, Settings, parameters};
+use crate::views::ViewDefinition;
+use crate::{Host, Parameters, Settings, parameters, showing};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
 const PLACEHOLDERS_MAX: usize = 65_535;
@@ -100,6 +102,11 @@ impl Source for Seen {
         (domains, list.chain(views).collect())
     }
 
+    fn functions(&self) -> Vec<ListedFunction> {
+        let routines = routines_of(&self.snapshot, |domain| self.caller.may(Right::Read, domain));
+        routines.into_iter().map(listed_function).collect()
+    }
+
     fn may(&self, privilege: Privilege, domain: Option<&str>) -> bool {
         let right = match privilege {
             Privilege::Read => Right::Read,
@@ -117,6 +124,27 @@ impl Source for Seen {
             distinct: column.distinct,
         });
         known.collect()
+    }
+}
+
+/// A function as PostgreSQL's catalogue lists it, which has the names of its types.
+fn listed_function(Routine { domain, name, function }: Routine) -> ListedFunction {
+    let number = |of: FunctionType| type_named(&of.to_string()).unwrap_or_default();
+    ListedFunction {
+        domain,
+        name,
+        arguments: function.arguments.into_iter().map(|argument| (argument.name, number(argument.of))).collect(),
+        returns: number(function.returns),
+        is_aggregate: function.kind == FunctionKind::Aggregate,
+        returns_set: function.kind == FunctionKind::Table,
+        volatility: match function.volatility {
+            Volatility::Immutable => 'i',
+            Volatility::Stable => 's',
+            Volatility::Volatile => 'v',
+        },
+        called_on_null: function.called_on_null,
+        export: function.export,
+        module: function.module,
     }
 }
 
@@ -183,10 +211,10 @@ impl Session {
         | Parsed::Summarize { query }
         | Parsed::Write { statement: query, .. } = &mut parsed
         {
-            self.in_its_words(query);
+            self.in_its_words(query)?;
         }
         if let Parsed::Write { returning: Some(query), .. } = &mut parsed {
-            self.in_its_words(query);
+            self.in_its_words(query)?;
         }
         match &mut parsed {
             Parsed::Drop { names, .. } => names.iter_mut().for_each(|name| self.along_its_path(name)),
@@ -203,17 +231,22 @@ impl Session {
         Ok(parsed)
     }
 
-    fn in_its_words(&self, statement: &mut Syntax) {
-        let Some(client) = self.client.lock().clone() else { return only_views(statement) };
-        let connection = client.shown.as_ref();
-        match connection.names_results() {
-            true => name_as_postgres(statement, |statement| pithead_pg_catalog::rewrite(statement, connection)),
-            false => pithead_pg_catalog::rewrite(statement, connection),
+    fn in_its_words(&self, statement: &mut Syntax) -> Result<(), Fault> {
+        let client = self.client.lock().clone();
+        if let Some(connection) = client.as_ref().map(|client| client.shown.as_ref()) {
+            match connection.names_results() {
+                true => name_as_postgres(statement, |statement| pithead_pg_catalog::rewrite(statement, connection)),
+                false => pithead_pg_catalog::rewrite(statement, connection),
+            }
         }
+        // Their queries read the engine's tables, in the places of which a client finds PostgreSQL's: so they come last.
+        showing::show_functions(statement)?;
+        information::complete(statement);
+        Ok(())
     }
 
     /// Gives a bare name the domain of the client's search path that has it.
-    fn along_its_path(&self, name: &mut Named) {
+    pub(crate) fn along_its_path(&self, name: &mut Named) {
         // Bare is what lies in whichever domain is said.
         let (Ok(one), Ok(other)) = (name.resolve("a"), name.resolve("b")) else { return };
         if one.domain != other.domain {
@@ -257,11 +290,12 @@ impl Session {
 
     async fn placeholders_of(&self, sql: &str) -> Result<Vec<Option<FieldRef>>, Fault> {
         check_clock()?;
-        let mut types = vec![None; count(sql)?];
+        let admitted = self.admit(sql).await?;
+        let mut types = vec![None; aside(admitted.is_large(), || count(sql))?];
         if types.is_empty() {
             return Ok(types);
         }
-        let plan = match self.parsed(sql, &Parameters::default())? {
+        let plan = match self.read(sql, &Parameters::default(), &admitted).await? {
             Parsed::Query(query)
             | Parsed::Explain { query, .. }
             | Parsed::Pushdown { query }

@@ -1,9 +1,9 @@
-//! `FROM t` alone, which means `SELECT * FROM t`.
+//! `FROM t` alone, which means `SELECT * FROM t`, and so does `TABLE t`.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use crate::tokens::{is_gap, is_word, token_at};
+use crate::tokens::{insert, is_gap, is_word};
 
 /// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, as a side of UNION,
 /// INTERSECT or EXCEPT, and in INSERT, CREATE TABLE AS and DESCRIBE. The parser knows only the bare `FROM t`, which it gives no columns,
@@ -12,12 +12,13 @@ pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
     let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
     let words: Vec<&TokenWithSpan> = places.iter().map(|place| &tokens[*place]).collect();
     let bare: Vec<usize> = bare_queries(&words).into_iter().map(|word| places[word]).collect();
-    // From the last to the first, so that places stay right.
-    for index in bare.into_iter().rev() {
-        let span = tokens[index].span;
-        let select = Token::Word(Word { value: "SELECT".to_owned(), quote_style: None, keyword: Keyword::SELECT });
-        tokens.splice(index..index, [token_at(select, span), token_at(Token::Mul, span)]);
+    for place in bare.iter().copied() {
+        if is_word(&tokens[place], "TABLE") {
+            tokens[place].token = Token::Word(Word { value: "FROM".to_owned(), quote_style: None, keyword: Keyword::FROM });
+        }
     }
+    let select = Token::Word(Word { value: "SELECT".to_owned(), quote_style: None, keyword: Keyword::SELECT });
+    insert(tokens, &bare, [select, Token::Mul]);
 }
 
 /// What the innermost parentheses around a token have so far.
@@ -83,7 +84,8 @@ fn bare_queries(tokens: &[&TokenWithSpan]) -> Vec<usize> {
                 }
             }
             _ => {
-                if level.expects_query() && is_one_of(token, &["FROM"]) && !selects(&tokens[index + 1..]) {
+                let is_from = is_one_of(token, &["FROM"]) && level.expects_query();
+                if is_from && !selects(&tokens[index + 1..]) || *level == Level::Begins && is_table_query(tokens, index) {
                     found.push(index);
                 }
                 *level = level.after(token);
@@ -91,6 +93,13 @@ fn bare_queries(tokens: &[&TokenWithSpan]) -> Vec<usize> {
         }
     }
     found
+}
+
+/// Whether a token is the TABLE of `TABLE t`, and not that of `DESCRIBE TABLE t`.
+fn is_table_query(tokens: &[&TokenWithSpan], index: usize) -> bool {
+    let is_described = index > 0 && is_one_of(tokens[index - 1], &["DESCRIBE", "DESC"]);
+    let has_name = tokens.get(index + 1).is_some_and(|next| matches!(next.token, Token::Word(_)));
+    is_one_of(tokens[index], &["TABLE"]) && has_name && !is_described
 }
 
 /// Whether SELECT follows in the same query.
@@ -145,6 +154,10 @@ mod tests {
             ("INSERT INTO s BY NAME FROM t", "INSERT INTO s BY NAME SELECT * FROM t"),
             ("INSERT INTO s WITH u AS (FROM t) FROM u", "INSERT INTO s WITH u AS (SELECT * FROM t) SELECT * FROM u"),
             ("CREATE TABLE s AS FROM t", "CREATE TABLE s AS SELECT * FROM t"),
+            ("table t", "SELECT * FROM t"),
+            ("TABLE lab.t ORDER BY a LIMIT 1", "SELECT * FROM lab.t ORDER BY a LIMIT 1"),
+            ("SELECT 1 WHERE 1 IN (TABLE t) UNION TABLE s", "SELECT 1 WHERE 1 IN (SELECT * FROM t) UNION SELECT * FROM s"),
+            ("CREATE TABLE s AS TABLE t", "CREATE TABLE s AS SELECT * FROM t"),
             (
                 "CREATE OR REPLACE TABLE s WITH (a = 1) AS (FROM t)",
                 "CREATE OR REPLACE TABLE s WITH (a = 1) AS (SELECT * FROM t)",
@@ -166,6 +179,9 @@ mod tests {
             "WITH a AS (SELECT 1) SELECT (1) FROM a",
             "SELECT \"from\" FROM t UNION SELECT 'x' FROM s",
             "SHOW COLUMNS FROM t",
+            "DESCRIBE TABLE t",
+            "DROP TABLE t",
+            "SELECT count(table) FROM t",
             "DELETE FROM t WHERE a = 1",
             "INSERT INTO s SELECT a FROM t",
             "INSERT INTO s (a) VALUES ((SELECT 1 FROM t))",

@@ -1,7 +1,13 @@
-//! How many operators a statement has, before anything works through it by recursion.
+//! How many operators a statement has, before anything works through it by recursion, and how many columns, before these are compared
+//! with each other.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as Syntax;
+use datafusion::sql::sqlparser::ast::{Query, Select, SetExpr, Visitor};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use pithead_model::{Blame, Fault, OPERATORS_MAX};
+use pithead_model::{Blame, COLUMNS_MAX, Fault, OPERATORS_MAX};
+use pithead_syntax::walk;
 
 /// Chains of operators nest as deep as they are long, and everything from here on works through them by recursion.
 pub(crate) fn refuse_what_is_too_deep(tokens: &[TokenWithSpan]) -> Result<(), Fault> {
@@ -12,6 +18,42 @@ pub(crate) fn refuse_what_is_too_deep(tokens: &[TokenWithSpan]) -> Result<(), Fa
     let message = format!("the statement has {operators} operators; at most {OPERATORS_MAX} are allowed");
     Err(Fault::new(Blame::Limit, message)
         .hint("put long chains of AND, OR or UNION as lists, `x IN (…)`, or as a table to join with"))
+}
+
+/// The planner compares the columns of a query with each other: hundreds of thousands would keep it for hours.
+pub(crate) fn refuse_what_is_too_wide(statement: &Syntax) -> Result<(), Fault> {
+    let mut widest = Widest(0);
+    match statement {
+        Syntax::Statement(statement) => {
+            let _ = walk(statement.as_ref(), &mut widest);
+        }
+        Syntax::Explain(explain) => return refuse_what_is_too_wide(&explain.statement),
+        _ => {}
+    }
+    if widest.0 <= COLUMNS_MAX {
+        return Ok(());
+    }
+    let message = format!("a query of the statement has {} columns; at most {COLUMNS_MAX} are allowed", widest.0);
+    Err(Fault::new(Blame::Limit, message).hint("put many values as rows, `VALUES (1), (2)`, or as a list, `[1, 2]`"))
+}
+
+/// How many columns the widest query of a statement lists.
+struct Widest(usize);
+
+impl Visitor for Widest {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        if let SetExpr::Values(values) = query.body.as_ref() {
+            self.0 = values.rows.iter().map(|row| row.len()).fold(self.0, usize::max);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.0 = self.0.max(select.projection.len());
+        ControlFlow::Continue(())
+    }
 }
 
 /// Counts operators. Rows of VALUES stand side by side and nest nothing, so the one with most operators counts for all.
@@ -114,6 +156,20 @@ mod tests {
         }
         for list in [vec!["-1"; 50_000], vec!["+ 1"; 50_000], vec!["'a-b OR c'"; 50_000], vec!["(1, 2.5)"; 50_000]] {
             assert!(count(&format!("SELECT a IN ({})", list.join(", "))) <= OPERATORS_MAX, "{}", list[0]);
+        }
+    }
+
+    /// A regression: 300,000 columns were planned for longer than anybody waited.
+    #[test]
+    fn queries_list_no_more_columns_than_datasets_have() {
+        let listed = |count: usize| vec!["1"; count].join(", ");
+        for (before, after) in
+            [("SELECT ", ""), ("EXPLAIN SELECT a FROM (VALUES (2), (", ")) AS t"), ("INSERT INTO t VALUES (", ")")]
+        {
+            let read = |count: usize| parse(&format!("{before}{}{after}", listed(count)), &Parameters::default());
+            assert!(read(COLUMNS_MAX).is_ok(), "{before}");
+            let fault = read(COLUMNS_MAX + 1).err().unwrap();
+            assert!(fault.blame == Blame::Limit && fault.message.contains("columns"), "{before}: {fault}");
         }
     }
 

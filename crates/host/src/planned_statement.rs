@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use pithead_functions::check_clock;
 use pithead_model::{Fault, boxed};
 
+use crate::large_texts::Admitted;
 use crate::query_plan::QueryPlan;
 use crate::session::Work;
 use crate::statement::Parsed;
@@ -21,12 +22,18 @@ pub struct Statement {
     parameters: Parameters,
     schema: Option<SchemaRef>,
     planned: Option<QueryPlan>,
+    /// Its text, whose memory is reserved as long as it is kept.
+    admitted: Arc<Admitted>,
 }
 
 impl Statement {
     pub(crate) async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
         check_clock()?;
-        Self::of(session, sql, session.parsed(sql, parameters)?, parameters).await
+        let admitted = session.admit(sql).await?;
+        let parsed = session.read(sql, parameters, &admitted).await?;
+        let statement = Self::of(session, sql, parsed, parameters).await?;
+        admitted.planned();
+        Ok(Self { admitted: Arc::new(admitted), ..statement })
     }
 
     pub(crate) async fn of(session: &Session, sql: &str, parsed: Parsed, parameters: &Parameters) -> Result<Self, Fault> {
@@ -62,7 +69,8 @@ impl Statement {
                 (Some(planned.columns(&query.state)?), Some(planned))
             }
         };
-        Ok(Self { sql: sql.to_owned(), parsed: Arc::new(parsed), parameters: parameters.clone(), schema, planned })
+        let (sql, parsed, admitted) = (sql.to_owned(), Arc::new(parsed), Arc::default());
+        Ok(Self { sql, parsed, parameters: parameters.clone(), schema, planned, admitted })
     }
 
     /// The same statement with other values for its placeholders. Where they have the types of those that it was planned with, it is not
@@ -75,8 +83,8 @@ impl Statement {
         check_clock()?;
         let (query, mut planned) = session.plan(syntax, parameters, Some(&bound)).await?;
         let schema = Some(planned.columns(&query.state)?);
-        let (sql, parsed) = (self.sql.clone(), Arc::clone(&self.parsed));
-        Ok(Self { sql, parsed, parameters: parameters.clone(), schema, planned: Some(planned) })
+        let (sql, parsed, admitted) = (self.sql.clone(), Arc::clone(&self.parsed), Arc::clone(&self.admitted));
+        Ok(Self { sql, parsed, parameters: parameters.clone(), schema, planned: Some(planned), admitted })
     }
 
     /// Its plan with other values; none where it has to be planned anew.
@@ -102,6 +110,11 @@ impl Statement {
         /// What the syntax tree has for a byte of SQL.
         const SYNTAX_BYTES: usize = 16;
         self.sql.len() * (1 + SYNTAX_BYTES) + self.planned.as_ref().map_or(0, QueryPlan::bytes)
+    }
+
+    /// Whether so much of memory is reserved for it that it should be planned each time it runs, and not be kept.
+    pub fn is_large(&self) -> bool {
+        self.admitted.is_large()
     }
 
     /// Whether it is an EXPLAIN, whose rows tell of a plan.

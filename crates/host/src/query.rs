@@ -22,6 +22,7 @@ use pithead_plan::{
 use crate::aside::{aside, aside_waiting, is_large};
 use crate::elsewhere::{self, Placed};
 use crate::kept_rows::KeptRows;
+use crate::large_texts::Admitted;
 use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
@@ -53,6 +54,8 @@ pub(crate) struct Query {
     pub(crate) shared: SharedParts,
     /// The memory of all these rows.
     pub(crate) kept: KeptRows,
+    /// The statement's text, which is free for the most part once that is planned.
+    pub(crate) admitted: Arc<Admitted>,
     /// Where the query is a sub-plan that a host above has sent.
     pub(crate) from_above: Option<FromAbove>,
     /// Where the query is a sample: the pages that it reads.
@@ -326,7 +329,9 @@ impl Query {
 
     /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
-        Ok(self.kept.until_end_of(self.started(prepared).await?))
+        let rows = self.started(prepared).await?;
+        self.admitted.planned();
+        Ok(self.kept.until_end_of(rows))
     }
 
     /// The rows from the workers, if there are any and they can run it, or from here. Where they do, this host plans nothing unless

@@ -167,6 +167,7 @@ impl Anew {
             computed: Mutex::default(),
             shared: Mutex::default(),
             kept: KeptRows::new(&self.state),
+            admitted: Arc::default(),
             from_above: None,
             pages: None,
             replans_left: self.replans_left,

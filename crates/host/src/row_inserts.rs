@@ -7,10 +7,17 @@ use crate::statement::quoted;
 use crate::tokens::{is_gap, is_word, tokens};
 use crate::{Session, parameters};
 
+/// Longest text that is taken for an INSERT of one row of placeholders.
+const ROW_BYTES_MAX: usize = 256 << 10;
+
 impl Session {
     /// `INSERT INTO t VALUES (…)` of one row with placeholders, as an INSERT of one such row for each row of a table, whose columns stand
     /// in the place of `$1`, `$2` and so on. None: the statement is none of these.
     pub fn insert_from(sql: &str, table: &str, columns: &[String]) -> Result<Option<String>, Fault> {
+        // A text of which nobody knows yet whether there is memory for it.
+        if sql.len() > ROW_BYTES_MAX {
+            return Ok(None);
+        }
         let mut tokens = tokens(sql)?;
         parameters::number(&mut tokens)?;
         Ok(rewritten(&tokens, table, columns))

@@ -168,6 +168,7 @@ impl Query {
             computed: Mutex::default(),
             shared: Mutex::default(),
             kept: KeptRows::new(&self.state),
+            admitted: Arc::default(),
             from_above: None,
             pages: Some(SampledPages { pages, seed: seed(&question.facts) }),
             replans_left: 0,

@@ -23,6 +23,7 @@ use pithead_model::{Blame, DatasetName, DriveId, Fault, FaultKind, PAGE_ROWS, bo
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
+use crate::aside::{aside_waiting, is_long};
 use crate::copying::{self, CopyFile};
 use crate::dropping;
 use crate::kept_rows::KeptRows;
@@ -40,7 +41,9 @@ use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Returned, Writing, begins_again};
 use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
-use crate::{Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, settings, summarize};
+use crate::{
+    Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, settings, summarize, tokens,
+};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -147,9 +150,15 @@ impl Session {
         Box::pin(self.run_watched(sql, parameters, commitment))
     }
 
+    #[boxed]
     async fn run_watched(&self, sql: &str, parameters: &Parameters, commitment: &Arc<Commitment>) -> Result<Answer, Fault> {
-        let parsed = self.parsed(sql, parameters);
-        let mut watch = Watch::start(self, parsed.as_ref().map_or("unknown", Parsed::kind), sql, commitment);
+        let admitted = self.admit(sql).await.map(Arc::new);
+        let parsed = match &admitted {
+            Ok(admitted) => self.read(sql, parameters, admitted).await,
+            Err(fault) => Err(fault.clone()),
+        };
+        let kind = parsed.as_ref().map_or("unknown", Parsed::kind);
+        let mut watch = Watch::start(self, kind, sql, commitment).of(admitted.unwrap_or_default());
         let result = match &parsed {
             Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
             Err(fault) => Err(fault.clone()),
@@ -166,7 +175,8 @@ impl Session {
     fn explain_boxed<'a>(&'a self, sql: &'a str, analyze: bool) -> BoxFuture<'a, Result<Vec<PlanLine>, Fault>> {
         Box::pin(async move {
             let parameters = Parameters::default();
-            let (query, analyze) = match self.parsed(sql, &parameters)? {
+            let admitted = self.admit(sql).await?;
+            let (query, analyze) = match self.read(sql, &parameters, &admitted).await? {
                 Parsed::Query(query) => (query, analyze),
                 Parsed::Explain { query, analyze: asked } => (query, analyze || asked),
                 _ => return Err(Fault::invalid("expected a query, whose plan is to be shown")),
@@ -203,7 +213,7 @@ impl Session {
         let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
         let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
         let commitment = watch.commitment();
-        let run = unless_cancelled(watch.followed(), self.run_parsed(work, watch));
+        let run = unless_cancelled(watch.followed(), Box::pin(self.run_parsed(work, watch)));
         match Deadline::after(limit) {
             Some(deadline) => deadline.run(&commitment, run).await,
             None => run.await,
@@ -243,7 +253,7 @@ impl Session {
             }
             Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters, commitment).await.map(|()| Answer::done()),
             Parsed::Write { statement, layout, matches_often, returning } => {
-                self.write(statement, (layout, *matches_often), returning.as_deref(), parameters, commitment).await
+                self.write(statement, (layout, *matches_often), returning.as_deref(), parameters, watch).await
             }
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
@@ -255,19 +265,19 @@ impl Session {
                 self.copy_from(name, columns.as_deref(), file, commitment).await
             }
             Parsed::Explain { query, analyze } => {
-                let (query, planned) = self.plan(query, parameters, planned).await?;
+                let (query, planned) = self.plan_watched(query, parameters, planned, watch).await?;
                 explain::explain(&query, planned.plan, *analyze).await
             }
             Parsed::Substrait { query, analyze } => {
-                let (query, planned) = self.plan(query, parameters, planned).await?;
+                let (query, planned) = self.plan_watched(query, parameters, planned, watch).await?;
                 explain_substrait(&query, planned.plan, *analyze).await
             }
             Parsed::Pushdown { query } => {
-                let (query, planned) = self.plan(query, parameters, planned).await?;
+                let (query, planned) = self.plan_watched(query, parameters, planned, watch).await?;
                 explain_pushdown(&query, planned.plan).await
             }
             Parsed::Summarize { query } => {
-                let (query, planned) = self.plan(query, parameters, planned).await?;
+                let (query, planned) = self.plan_watched(query, parameters, planned, watch).await?;
                 summarize::summarize(&query, planned.plan).await
             }
             Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
@@ -290,9 +300,10 @@ impl Session {
 
     /// Splits a script into statements; quotes and comments are respected.
     pub fn split(sql: &str) -> Result<Vec<String>, Fault> {
-        statement::split(sql)
+        tokens::split(sql)
     }
 
+    #[boxed]
     async fn query(
         &self,
         sql: &str,
@@ -302,8 +313,23 @@ impl Session {
         watch: &mut Watch,
     ) -> Result<Answer, Fault> {
         self.tell_slow(sql, watch);
-        let (query, planned) = self.plan(query, parameters, planned).await?;
+        let (query, planned) = self.plan_watched(query, parameters, planned, watch).await?;
         self.answer(query, planned, watch).await
+    }
+
+    /// A statement's plan over the datasets as they are now, which tells when the next long text may be read.
+    #[boxed]
+    async fn plan_watched(
+        &self,
+        query: &Syntax,
+        parameters: &Parameters,
+        planned: Option<&QueryPlan>,
+        watch: &Watch,
+    ) -> Result<(Query, QueryPlan), Fault> {
+        let (query, planned) = self.plan(query, parameters, planned).await?;
+        let query = Query { admitted: watch.admitted(), ..query };
+        query.admitted.pause().await;
+        Ok((query, planned))
     }
 
     /// Has a query logged that takes long, where that is wanted.
@@ -315,6 +341,7 @@ impl Session {
     }
 
     /// Runs a query that is planned.
+    #[boxed]
     async fn answer(&self, query: Query, planned: QueryPlan, watch: &mut Watch) -> Result<Answer, Fault> {
         let QueryPlan { plan, optimised, names, .. } = planned;
         let profile = Arc::clone(&query.profile);
@@ -402,22 +429,25 @@ impl Session {
     }
 
     /// Runs a statement that writes, again where others came before it.
+    #[boxed]
     async fn write(
         &self,
         statement: &Syntax,
         (layout, matches_often): (&Layout, bool),
         returning: Option<&Syntax>,
         parameters: &Parameters,
-        commitment: &Arc<Commitment>,
+        watch: &Watch,
     ) -> Result<Answer, Fault> {
-        let mut attempt = 1;
+        let (mut attempt, commitment) = (1, &watch.commitment());
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
         if let Some(made) = &made {
             self.check(Right::Write, &made.domain)?;
         }
         loop {
-            let (query, plan) = self.plan_write(statement, made.as_ref(), parameters).await?;
+            let (mut query, plan) = self.plan_write(statement, made.as_ref(), parameters).await?;
+            query.admitted = watch.admitted();
+            query.admitted.pause().await;
             if let Some(name) = writing::changed_dataset(&plan)? {
                 self.check(Right::Write, &name.domain)?;
             }
@@ -446,6 +476,7 @@ impl Session {
     }
 
     /// The plan of a statement that writes, over the datasets as they are now.
+    #[boxed]
     pub(crate) async fn plan_write(
         &self,
         statement: &Syntax,
@@ -463,6 +494,7 @@ impl Session {
         }
     }
 
+    #[boxed]
     async fn plan_write_over(
         &self,
         snapshot: Arc<Snapshot>,
@@ -471,7 +503,7 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<(Query, LogicalPlan), Fault> {
         let (query, _) = self.query_over(snapshot, made.cloned(), parameters)?;
-        let plan = writing::planned(&query.state, statement.clone()).await?;
+        let plan = aside_waiting(is_long(statement), writing::planned(&query.state, statement.clone())).await?;
         Ok((query, plan))
     }
 
@@ -615,6 +647,7 @@ impl Session {
             host: self.host.clone(),
             settings: Settings::of(&state),
             kept: KeptRows::new(&state),
+            admitted: Arc::default(),
             state,
             profile: QueryProfile::start(),
             computed: Mutex::default(),
@@ -638,7 +671,8 @@ pub(crate) struct Work<'a> {
 }
 
 pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
-    let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
+    let is_long = is_long(&statement);
+    let (plan, names) = aside_waiting(is_long, repeated::plan(state, statement)).await.map_err(fault_from_datafusion)?;
     let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {

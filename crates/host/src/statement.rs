@@ -1,21 +1,21 @@
-//! Reading a statement: its tokens once, its syntax tree once, and what kind of statement it is. And scripts into statements.
+//! Reading a statement: its tokens once, its syntax tree once, and what kind of statement it is.
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as Sql};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Word};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, RESERVED};
+use pithead_model::{Blame, COLUMNS_MAX, DatasetName, Fault, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
 use crate::dialect::name_results;
 use crate::file_tables::{name_files, reads_files};
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
-use crate::operators::refuse_what_is_too_deep;
+use crate::operators::{refuse_what_is_too_deep, refuse_what_is_too_wide};
 use crate::schemas::CATALOG;
-use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
+use crate::tokens::{Places, is_gap, is_word, parts, read, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_returning};
 use crate::{
@@ -218,11 +218,15 @@ fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Resu
     // Only there `ALTER COLUMN … TYPE … USING` is known.
     let dialect: &dyn Dialect =
         if first.is_some_and(|word| is_word(word, "ALTER")) { &PostgreSqlDialect {} } else { &GenericDialect {} };
+    let may_be_wide = tokens.len() > COLUMNS_MAX;
     let parser = DFParserBuilder::new(tokens).with_dialect(dialect).build();
     let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     let (Some(statement), true) = (statements.pop_front(), statements.is_empty()) else {
         return Err(Fault::invalid("expected exactly one SQL statement"));
     };
+    if may_be_wide {
+        refuse_what_is_too_wide(&statement)?;
+    }
     match (told_apart(statement), is_pushdown) {
         (Ok(Parsed::Query(query)), true) => Ok(Parsed::Pushdown { query }),
         (_, true) => Err(Fault::invalid("EXPLAIN PUSHDOWN runs a query; expected one after it")),
@@ -341,11 +345,41 @@ pub fn is_set(sql: &str) -> bool {
 fn behind_set(sql: &str) -> Option<&str> {
     let text = sql.trim();
     let behind = |text| str::split_once(text, char::is_whitespace).filter(|(verb, _)| verb.eq_ignore_ascii_case("set"));
-    // Only these may be a SET once comments are away.
-    if behind(text).is_none() && !text.starts_with("--") && !text.starts_with("/*") {
-        return None;
-    }
+    // Only such a one is read for the comments around it.
+    behind(behind_comments(text))?;
     behind(without_comments_around(text).trim_end_matches(';').trim_end()).map(|(_, rest)| rest)
+}
+
+/// The text from the first that is no space and no comment.
+fn behind_comments(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start();
+        let end = match text.get(..2) {
+            Some("--") => text.find('\n'),
+            Some("/*") => comment_end(text),
+            _ => return text,
+        };
+        text = &text[end.unwrap_or(text.len())..];
+    }
+}
+
+/// The end of a comment that a text begins with, in which there may be others.
+fn comment_end(text: &str) -> Option<usize> {
+    let (mut depth, mut at) = (0_usize, 0);
+    let bytes = text.as_bytes();
+    while let Some(two) = bytes.get(at..at + 2) {
+        match two {
+            b"/*" => depth += 1,
+            b"*/" if depth == 1 => return Some(at + 2),
+            b"*/" => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+    }
+    None
 }
 
 /// `SET name = value` and `SET name TO value`: names have dots and values may be bare words, so it is read by tokens.
@@ -371,12 +405,12 @@ fn parse_set(sql: &str) -> Result<Option<Parsed>, Fault> {
 /// The text from the first token that is no space, no comment and no semicolon to the last one. What is no SQL stays as it
 /// is.
 fn without_comments_around(sql: &str) -> &str {
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location() else { return sql };
-    let starts = line_starts(sql);
+    let Ok(Ok(tokens)) = read(sql) else { return sql };
+    let mut places = Places::new(sql);
     let mut said = tokens.iter().filter(|token| !is_gap(token) && !matches!(token.token, Token::SemiColon | Token::EOF));
     let Some(first) = said.next() else { return "" };
     let last = said.next_back().unwrap_or(first);
-    sql.get(offset(sql, &starts, first.span.start)..offset(sql, &starts, last.span.end)).unwrap_or(sql)
+    sql.get(places.byte(first.span.start)..places.byte(last.span.end)).unwrap_or(sql)
 }
 
 fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
@@ -391,48 +425,12 @@ fn unquoted(value: &str) -> String {
     inner.map_or_else(|| value.to_owned(), |inner| inner.replace("''", "'"))
 }
 
-/// A script's statements, without their semicolons; empty ones are left out.
-pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql)
-        .tokenize_with_location()
-        .map_err(|error| Fault::invalid(format!("SQL cannot be read: {error}")).of_kind(FaultKind::Syntax))?;
-    let starts = line_starts(sql);
-    let mut statements = Vec::new();
-    let mut from = 0;
-    let mut holds_something = false;
-    for token in &tokens {
-        match &token.token {
-            Token::SemiColon => {
-                let at = offset(sql, &starts, token.span.start);
-                if holds_something {
-                    statements.push(sql[from..at].trim().to_owned());
-                }
-                from = offset(sql, &starts, token.span.end);
-                holds_something = false;
-            }
-            Token::Whitespace(_) | Token::EOF => {}
-            _ => holds_something = true,
-        }
-    }
-    if holds_something {
-        statements.push(sql[from..].trim().to_owned());
-    }
-    Ok(statements)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(sql: &str) -> Result<Parsed, Fault> {
         parse(sql, &Parameters::default())
-    }
-
-    #[test]
-    fn scripts_split_outside_quotes_and_comments() {
-        let script = "select ';' as a; -- one; more\nselect 'é;';;\n select 3 /* ; */";
-        assert_eq!(split(script).unwrap(), ["select ';' as a", "-- one; more\nselect 'é;'", "select 3 /* ; */"]);
-        assert!(split("select 'open").is_err());
     }
 
     #[test]
@@ -458,6 +456,8 @@ mod tests {
         assert_eq!(set("SET pithead.pushdown = off -- for the test"), "pithead.pushdown=off");
         assert_eq!(set("SET a.b = '-- no comment'"), "a.b=-- no comment");
         assert_eq!(set("SET a.b = it's"), "a.b=it's");
+        // A regression: all of a text that begins with a comment was read to find out.
+        assert!(is_set("/* a /* b */ */ -- c\n SET a = 1") && !is_set("/* a /* b */ SET a = 1") && !is_set("-- SET a = 1"));
         assert!(matches!(read("-- SET a = 1\nSELECT 1").unwrap(), Parsed::Query(_)));
         assert!(matches!(read("create table t as select 1").unwrap(), Parsed::Write { .. }));
         assert!(read("create index i on t (a)").is_err());

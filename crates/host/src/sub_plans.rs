@@ -132,6 +132,7 @@ impl SubPlans {
         let query = Query {
             host: self.host.clone(),
             kept: KeptRows::new(&state),
+            admitted: Arc::default(),
             state,
             settings,
             profile: QueryProfile::start(),

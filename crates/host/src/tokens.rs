@@ -3,23 +3,95 @@
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, FaultKind};
+
+use crate::large_texts::{counted, too_long};
+
+/// Bytes of a text that are read first: a longer one may have too many tokens for its memory.
+const PART_BYTES: usize = 1 << 20;
 
 /// The tokens of a text, with the gaps between them: spaces and comments.
 pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| fault_from_datafusion(ParserError::from(error).into()))?;
+    let tokens = read(sql)?.map_err(unread)?;
     Ok(with_bare_intervals(with_trimmed_spaces(with_joined_texts(with_whole_numbers(sql, tokens)))))
+}
+
+/// The tokens of a text as they are written, or why it cannot be read. A fault, before there are many more, where it has more tokens than
+/// a statement may have.
+pub(crate) fn read(sql: &str) -> Result<Result<Vec<TokenWithSpan>, TokenizerError>, Fault> {
+    let mut bytes = PART_BYTES;
+    loop {
+        let part = &sql[..sql.floor_char_boundary(bytes)];
+        let (tokens, outcome) = read_part(part);
+        check_length(&tokens)?;
+        if part.len() == sql.len() {
+            return Ok(outcome.map(|()| tokens));
+        }
+        bytes *= 2;
+    }
+}
+
+/// The tokens of a part of a text, up to where it cannot be read.
+fn read_part(part: &str) -> (Vec<TokenWithSpan>, Result<(), TokenizerError>) {
+    let mut tokens = Vec::new();
+    let outcome = Tokenizer::new(&GenericDialect {}, part).tokenize_with_location_into_buf(&mut tokens);
+    (tokens, outcome)
+}
+
+/// The fault of a statement that cannot be read.
+pub(crate) fn unread(error: TokenizerError) -> Fault {
+    fault_from_datafusion(ParserError::from(error).into())
+}
+
+/// A script's statements, without their semicolons; empty ones are left out. However long it is, no more of it is read at a time than a
+/// statement may have.
+pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
+    let (mut statements, mut rest, mut bytes) = (Vec::new(), sql, PART_BYTES);
+    loop {
+        let part = &rest[..rest.floor_char_boundary(bytes)];
+        let is_whole = part.len() == rest.len();
+        let (tokens, outcome) = read_part(part);
+        let (mut from, mut after, mut holds_something) = (0, 0, false);
+        let mut places = Places::new(part);
+        for (place, token) in tokens.iter().enumerate() {
+            match &token.token {
+                Token::SemiColon => {
+                    let at = places.byte(token.span.start);
+                    if holds_something {
+                        statements.push(part[from..at].trim().to_owned());
+                    }
+                    (from, after, holds_something) = (places.byte(token.span.end), place + 1, false);
+                }
+                Token::Whitespace(_) | Token::EOF => {}
+                _ => holds_something = true,
+            }
+        }
+        check_length(&tokens[after..])?;
+        if is_whole {
+            outcome.map_err(|error| Fault::invalid(format!("SQL cannot be read: {error}")).of_kind(FaultKind::Syntax))?;
+            statements.extend(holds_something.then(|| part[from..].trim().to_owned()));
+            return Ok(statements);
+        }
+        // What follows the last semicolon may go on, and what begins there may be longer than what was read.
+        rest = &rest[from..];
+        bytes = if from == 0 { bytes * 2 } else { PART_BYTES };
+    }
+}
+
+/// A fault where there are more tokens than a statement may have.
+fn check_length(tokens: &[TokenWithSpan]) -> Result<(), Fault> {
+    let (tokens, gaps) = counted(tokens);
+    too_long(tokens, gaps)
 }
 
 /// The tokens with texts as one that stand on lines one after the other, as SQL has it.
 fn with_joined_texts(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     for token in tokens {
-        let before = joined.iter().rposition(|before| !is_gap(before));
-        if let (Token::SingleQuotedString(text), Some(before)) = (&token.token, before)
+        if let Token::SingleQuotedString(text) = &token.token
+            && let Some(before) = joined.iter().rposition(|before| !is_gap(before))
             && joined[before + 1..].iter().any(ends_line)
             && let Token::SingleQuotedString(first) = &mut joined[before].token
         {
@@ -50,12 +122,25 @@ fn with_trimmed_spaces(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         })
         .map(|four| four[3])
         .collect();
-    for place in bare.into_iter().rev() {
-        let span = tokens[place].span;
-        let gap = token_at(Token::Whitespace(Whitespace::Space), span);
-        tokens.splice(place..place, [token_at(Token::SingleQuotedString(" ".to_owned()), span), gap]);
-    }
+    let space = Token::SingleQuotedString(" ".to_owned());
+    insert(&mut tokens, &bare, [space, Token::Whitespace(Whitespace::Space)]);
     tokens
+}
+
+/// Puts two tokens before each of those at places, which are in order. However many there are, the others move once.
+pub(crate) fn insert(tokens: &mut Vec<TokenWithSpan>, places: &[usize], inserted: [Token; 2]) {
+    if places.is_empty() {
+        return;
+    }
+    let mut all = Vec::with_capacity(tokens.len() + 2 * places.len());
+    let mut places = places.iter().copied().peekable();
+    for (place, token) in tokens.drain(..).enumerate() {
+        if places.next_if_eq(&place).is_some() {
+            all.extend(inserted.clone().map(|new| token_at(new, token.span)));
+        }
+        all.push(token);
+    }
+    *tokens = all;
 }
 
 /// Units of intervals.
@@ -100,7 +185,7 @@ fn with_bare_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// The tokens with `1_000` and `0x1F` as numbers. The tokenizer takes them for `1` under the name `_000`, and for a text of bytes.
 fn with_whole_numbers(sql: &str, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_rest = |word: &str| word.starts_with('_') && word[1..].split('_').all(is_digits);
-    let starts = line_starts(sql);
+    let mut places = Places::new(sql);
     let mut whole: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut had_rest = false;
     for mut token in tokens {
@@ -124,7 +209,7 @@ fn with_whole_numbers(sql: &str, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpa
             continue;
         }
         if let Token::HexStringLiteral(digits) = &token.token
-            && sql[offset(sql, &starts, token.span.start)..].starts_with("0x")
+            && sql[places.byte(token.span.start)..].starts_with("0x")
             && let Ok(number) = u64::from_str_radix(digits, 16)
         {
             token.token = Token::Number(number.to_string(), false);
@@ -143,16 +228,32 @@ pub(crate) fn is_gap(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// The bytes that lines begin at.
-pub(crate) fn line_starts(sql: &str) -> Vec<usize> {
-    std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
+/// The bytes that places in a text are at. Those that come one after the other are found without beginning at their line's start.
+pub(crate) struct Places<'a> {
+    sql: &'a str,
+    /// The bytes that lines begin at.
+    starts: Vec<usize>,
+    /// The place that was found last, and its byte.
+    last: (Location, usize),
 }
 
-/// The byte that a line and column (in characters, both from 1) are at.
-pub(crate) fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
-    let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
-    let column = (at.column as usize).saturating_sub(1);
-    sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
+impl<'a> Places<'a> {
+    pub(crate) fn new(sql: &'a str) -> Places<'a> {
+        let starts = std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Places { sql, starts, last: (Location::new(1, 1), 0) }
+    }
+
+    /// The byte that a line and column (in characters, both from 1) are at.
+    pub(crate) fn byte(&mut self, at: Location) -> usize {
+        let start = self.starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(self.sql.len());
+        let (known, found) = self.last;
+        let goes_on = known.line == at.line && known.column <= at.column;
+        let (from, column) = if goes_on { (found, known.column) } else { (start, 1) };
+        let characters = at.column.saturating_sub(column) as usize;
+        let byte = self.sql[from..].char_indices().nth(characters).map_or(self.sql.len(), |(index, _)| from + index);
+        self.last = (at, byte);
+        byte
+    }
 }
 
 /// Tokens as text, gaps aside.
@@ -183,7 +284,46 @@ pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use pithead_model::TOKENS_MAX;
+
     use super::*;
+
+    #[test]
+    fn scripts_split_outside_quotes_and_comments() {
+        let script = "select ';' as a; -- one; more\nselect 'é;';;\n select 3 /* ; */";
+        assert_eq!(split(script).unwrap(), ["select ';' as a", "-- one; more\nselect 'é;'", "select 3 /* ; */"]);
+        assert!(split("select 'open").is_err());
+    }
+
+    /// Scripts are longer than what is read of them at a time, and statements than that.
+    #[test]
+    fn long_scripts_split_as_short_ones_do() {
+        let long = format!("SELECT 'é;{}', 1", "x;".repeat(PART_BYTES));
+        let statements = [long.as_str(), "SELECT 2", long.as_str(), "SELECT '3'"];
+        assert_eq!(split(&statements.join(";\n")).unwrap(), statements);
+        let many = vec!["SELECT 0x1F;"; PART_BYTES / 4].concat();
+        assert_eq!(split(&many).unwrap().len(), PART_BYTES / 4);
+        assert!(split(&format!("{many} SELECT 'open")).is_err());
+    }
+
+    /// A regression: a text of 16 MiB took gigabytes before it was refused.
+    #[test]
+    fn what_has_too_many_tokens_is_not_read() {
+        let list = |count: usize| format!("SELECT a IN ({}1)", "1,".repeat(count));
+        assert!(split(&list(TOKENS_MAX / 2 - 10)).is_ok() && tokens(&list(TOKENS_MAX / 2 - 10)).is_ok());
+        for long in [list(TOKENS_MAX / 2), format!("SELECT {}1", " ".repeat(2 * TOKENS_MAX + 10))] {
+            for fault in [split(&long).unwrap_err(), tokens(&long).unwrap_err()] {
+                assert!(fault.blame == Blame::Limit && fault.hint.is_some(), "{fault}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_found_in_any_order() {
+        let mut places = Places::new("é a\n 0x1 b");
+        let mut byte = |line, column| places.byte(Location::new(line, column));
+        assert_eq!([byte(1, 3), byte(2, 2), byte(2, 6), byte(2, 2), byte(1, 1), byte(3, 1)], [3, 6, 10, 6, 0, 11]);
+    }
 
     #[test]
     fn texts_on_lines_are_one() {

@@ -14,6 +14,7 @@ use pithead_model::{Bytes, Fault};
 
 use crate::activity::{Ending, Followed, SharedRows, cancelled_by_another, without_secrets};
 use crate::figures::PlanLine;
+use crate::large_texts::Admitted;
 use crate::metrics::outcome;
 use crate::query::{Prepared, Query};
 use crate::{Answer, Commitment, Host, Session, explain};
@@ -38,6 +39,8 @@ pub(crate) struct Watch {
     fault: Option<String>,
     /// Until when it can be cancelled.
     commitment: Arc<Commitment>,
+    /// Its text, whose memory is reserved until it has ended.
+    admitted: Arc<Admitted>,
 }
 
 /// The facts that the log has of a slow query.
@@ -67,7 +70,18 @@ impl Watch {
             followed,
             fault: None,
             commitment: Arc::clone(commitment),
+            admitted: Arc::default(),
         }
+    }
+
+    /// The same of a statement whose text takes much memory.
+    pub(crate) fn of(mut self, admitted: Arc<Admitted>) -> Self {
+        self.admitted = admitted;
+        self
+    }
+
+    pub(crate) fn admitted(&self) -> Arc<Admitted> {
+        Arc::clone(&self.admitted)
     }
 
     /// Until when it can be cancelled.

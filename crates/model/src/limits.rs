@@ -17,6 +17,8 @@ pub const PLAN_BYTES_MAX: usize = 16 << 20;
 /// Most operators (`+`, `=`, AND, UNION and so on) of a statement, and of a sub-plan that a drive accepts. Optimisers
 /// turn them into chains that nest as deep as there are operators, and process these by recursion.
 pub const OPERATORS_MAX: usize = 2_048;
+/// Most words, values and signs of a statement. Each takes hundreds of bytes until the statement is planned.
+pub const TOKENS_MAX: usize = 1_500_000;
 /// Stack of threads that plan: enough for [`OPERATORS_MAX`] levels of nesting. A stack takes memory only as far as it
 /// is used.
 pub const PLANNING_STACK_BYTES: usize = 64 << 20;

@@ -84,7 +84,12 @@ fn read_of(plan: &LogicalPlan, name: &DatasetName) -> Result<Option<Arc<Dataset>
 
 /// The columns that a new table is to have. Those of a query may be NULL later, whatever its rows are.
 fn stored(schema: &SchemaRef, as_told: bool) -> SchemaRef {
-    let field = |field: &Arc<Field>| Field::new(field.name(), with_values(field.data_type()), field.is_nullable() || !as_told);
+    let field = |field: &Arc<Field>| {
+        let says_what_bytes_are = |(key, _): &(&String, &String)| key.starts_with("ARROW:extension:");
+        let metadata = field.metadata().iter().filter(says_what_bytes_are).map(|(key, value)| (key.clone(), value.clone()));
+        let column = Field::new(field.name(), with_values(field.data_type()), field.is_nullable() || !as_told);
+        column.with_metadata(metadata.collect())
+    };
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 

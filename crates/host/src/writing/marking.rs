@@ -23,7 +23,10 @@ impl Writer<'_> {
     /// nothing was changed.
     pub(super) async fn mark(&self, changed: &Changed, scan: &LogicalPlan, wanted: &Wanted) -> Result<Option<u64>, Fault> {
         match self.marks(changed, scan, wanted).await? {
-            Some(spec) => self.query.host.mark(self.commitment, spec).await,
+            Some(spec) => {
+                self.query.admitted.planned();
+                self.query.host.mark(self.commitment, spec).await
+            }
             None => Ok(None),
         }
     }

@@ -125,3 +125,51 @@ fn a_copy_that_does_not_end_is_ended() {
     let mut client = RawClient::connect(front.address());
     assert_eq!(rows(&client.query("SELECT count(*) FROM t WHERE name = 'gone'")), [["0"]]);
 }
+
+/// A regression: three clients with texts of 13 MiB took 16 GB, and kept all others waiting for minutes.
+#[test]
+fn long_statements_are_bounded_and_others_go_on() {
+    const LITERALS: usize = 3_500_000;
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let list = |count: usize| format!("SELECT count(*) FROM t WHERE id IN ({}7)", "1, ".repeat(count));
+    let before = front.resident();
+    let longest = list(LITERALS);
+    let asking = std::thread::scope(|scope| {
+        let ask = || RawClient::connect(front.address()).query(&longest);
+        let long: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        let mut client = RawClient::connect(front.address());
+        let start = Instant::now();
+        assert_eq!(rows(&client.query("SELECT count(*) FROM t")), [["5"]]);
+        assert!(start.elapsed() < Duration::from_secs(20), "others wait {:?}", start.elapsed());
+        long.into_iter().map(|asked| code(&asked.join().unwrap())).collect::<Vec<_>>()
+    });
+    assert_eq!(asking, vec![Some("54000".to_owned()); 3]);
+    assert!(front.resident() < before + (1536 << 20), "{} after {before}", front.resident());
+    let mut client = RawClient::connect(front.address());
+    // By both protocols, and lists that people write are taken.
+    client.send('P', &[b"\0", longest.as_bytes(), b"\0\0\0"].concat());
+    client.send('S', b"");
+    assert_eq!(code(&client.until('Z')).as_deref(), Some("54000"));
+    let chain = format!("SELECT {}1", "1+".repeat(700_000));
+    assert_eq!(code(&client.query(&chain)).as_deref(), Some("54000"));
+    assert_eq!(rows(&client.query(&list(100_000))), [["1"]]);
+}
+
+/// A regression: planning never pauses, and the time was looked at once it had ended.
+#[test]
+fn planning_has_the_time_of_a_statement() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    assert_eq!(tags(&client.query("CREATE TABLE many (a BIGINT, b BIGINT)")), ["CREATE TABLE"]);
+    client.query("SET statement_timeout = '50ms'");
+    let insert = format!("INSERT INTO many VALUES {}(1, 2)", "(1, 2), ".repeat(99_999));
+    assert_eq!(code(&client.query(&insert)).as_deref(), Some("57014"));
+    client.send('P', &[b"\0", insert.as_bytes(), b"\0\0\0"].concat());
+    client.send('S', b"");
+    assert_eq!(code(&client.until('Z')).as_deref(), Some("57014"));
+    client.query("RESET statement_timeout");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM many")), [["0"]], "what came too late changes nothing");
+    assert_eq!(tags(&client.query(&insert)), ["INSERT 0 100000"]);
+}

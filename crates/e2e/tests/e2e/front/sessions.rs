@@ -231,3 +231,53 @@ fn statements_are_prepared_by_sql() {
     assert_eq!(tags(&client.query("DEALLOCATE p; BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT 1; COMMIT")).len(), 4);
     assert_eq!(rows(&client.query("SELECT name, is_holdable FROM pg_cursors")), [["c", "t"]]);
 }
+
+/// A regression: one with parameters went on for ever with errors that no driver knows, or with values as texts of another type.
+#[test]
+fn prepared_statements_tell_that_a_column_has_another_type() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    let make = |value: &str| format!("CREATE OR REPLACE TABLE made AS SELECT id, {value} AS g FROM t");
+    for query in ["SELECT g FROM made WHERE id = $1", "SELECT max(g) FROM made WHERE id = $1"] {
+        assert_eq!(tags(&client.query(&make("id * 10"))), ["SELECT 5"]);
+        let prepare = |client: &mut RawClient| client.send('P', &[b"s\0", query.as_bytes(), b"\0\0\0"].concat());
+        let run = |client: &mut RawClient| {
+            client.send('B', b"\0s\0\0\0\0\x01\0\0\0\x013\0\0");
+            client.send('E', b"\0\0\0\0\0");
+            client.send('S', b"");
+            client.until('Z')
+        };
+        prepare(&mut client);
+        assert_eq!(rows(&run(&mut client)), [["30"]], "{query}");
+        // Also where all values could be told as they were.
+        for value in ["'z' || id", "CAST(id AS TEXT)"] {
+            client.query(&make(value));
+            let replies = run(&mut client);
+            let error = replies.iter().find(|reply| reply.0 == 'E').unwrap_or_else(|| panic!("{query}: {value}"));
+            let told = [b'C', b'R'].map(|field| error.field(field).unwrap_or_default());
+            assert_eq!(told, ["0A000", "RevalidateCachedQuery"], "{query}: {:?}", error.field(b'M'));
+        }
+        client.send('C', b"Ss\0");
+        prepare(&mut client);
+        assert_eq!(rows(&run(&mut client)), [["3"]], "{query}");
+        client.send('C', b"Ss\0");
+    }
+}
+
+/// A regression: they ended the block that was open.
+#[test]
+fn transactions_of_two_phases_there_are_none_of() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    for sql in ["COMMIT PREPARED 'x'", "ROLLBACK PREPARED 'x'"] {
+        client.query("BEGIN");
+        let replies = client.query(sql);
+        assert_eq!((code(&replies).as_deref(), replies.last().unwrap().1.as_slice()), (Some("0A000"), &b"E"[..]), "{sql}");
+        assert_eq!(tags(&client.query("ROLLBACK")), ["ROLLBACK"]);
+    }
+    // As ADBC's driver makes tables with lists.
+    assert_eq!(tags(&client.query("CREATE TABLE listed (a INT8 ARRAY, b TEXT array[3])")), ["CREATE TABLE"]);
+    assert_eq!(tags(&client.query("INSERT INTO listed VALUES ([1, 2], ['x'])")), ["INSERT 0 1"]);
+}
