@@ -150,3 +150,34 @@ fn explain_says_what_runs_where() {
         setup.shutdown().await;
     });
 }
+
+#[test]
+fn columns_of_uuids_are_made_filled_and_asked() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        let session = setup.session().await;
+        let id = |number: u32| format!("00000000-0000-0000-0000-0000000000{number:02x}");
+        session.run("CREATE TABLE u (id UUID, n BIGINT)").await.unwrap();
+        session.run(&format!("INSERT INTO u VALUES (CAST('{}' AS UUID), 1), (NULL, 2)", id(1))).await.unwrap();
+        let insert = "INSERT INTO u SELECT CAST('000000000000000000000000000000' || CAST(10 + value AS VARCHAR) AS UUID), value \
+                      FROM range(3, 9)";
+        session.run(insert).await.unwrap();
+        session.run(&format!("UPDATE u SET n = 70 WHERE id = '{}'", id(0x17))).await.unwrap();
+        for setting in ["on", "off"] {
+            collect(&session, &format!("SET pithead.pushdown = {setting}")).await.unwrap();
+            let asked = async |rest: &str| text(&session, &format!("SELECT n FROM u WHERE {rest} ORDER BY n")).await;
+            assert_eq!(asked(&format!("id = '{}'", id(1))).await, "1");
+            assert_eq!(asked(&format!("'{{{}}}' = id", id(0x17).to_uppercase())).await, "70");
+            assert_eq!(asked(&format!("id IN ('{}', '{}')", id(0x14), id(0x15))).await, "4\n5");
+            assert_eq!(asked(&format!("id > '{}'", id(0x16))).await, "8\n70");
+            assert_eq!(asked("CAST(id AS VARCHAR) LIKE '%13'").await, "3");
+            assert_eq!(asked("id IS NULL").await, "2");
+            let joined = "SELECT count(*) FROM u a JOIN u b ON a.id = b.id";
+            assert_eq!(text(&session, joined).await, "7");
+        }
+        assert_eq!(text(&session, "SELECT CAST(id AS VARCHAR) FROM u WHERE n = 1").await, id(1));
+        let fault = refusal(&session, "SELECT * FROM u WHERE id = 'seven'").await;
+        assert!(fault.message.contains("expected 32 hexadecimal digits"), "{fault}");
+        setup.shutdown().await;
+    });
+}
