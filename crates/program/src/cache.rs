@@ -27,6 +27,18 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// Hexadecimal digits of bytes, such as a hash's.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The SHA-256 that 64 hexadecimal digits write.
+pub fn sha256_of_hex(digits: &str) -> Option<[u8; 32]> {
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
+    bytes?.try_into().ok().filter(|_| digits.len() == 64)
+}
+
 /// The key of a module's compiled code: a hash of the bytes, and of all that decides whether an engine can run the code.
 pub(crate) fn code_key(engine: &Engine, module: &[u8]) -> [u8; 32] {
     code_key_of(engine, &Sha256::digest(module).into())
@@ -96,5 +108,17 @@ impl Sealed {
         let mut padded = [0; 64];
         padded[..32].copy_from_slice(&self.secret.0);
         Hmac::<Sha256>::new(&padded.into()).chain_update(key).chain_update(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_a_hash_again() {
+        let hash: [u8; 32] = Sha256::digest(b"module").into();
+        assert_eq!(sha256_of_hex(&hex(&hash)), Some(hash));
+        assert_eq!((sha256_of_hex("0"), sha256_of_hex(&"é".repeat(32)), sha256_of_hex(&"0".repeat(66))), (None, None, None));
     }
 }

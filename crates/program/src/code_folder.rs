@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::cache::{CodeStore, Sealed, Secret};
+use crate::cache::{CodeStore, Sealed, Secret, hex};
 
 const SECRET_FILE: &str = "secret";
 const SECRET_BYTES: usize = 32;
@@ -72,8 +72,7 @@ impl CodeFolder {
     }
 
     fn path(&self, key: &[u8; 32]) -> PathBuf {
-        let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.folder.join(name + CODE_SUFFIX)
+        self.folder.join(hex(key) + CODE_SUFFIX)
     }
 
     /// Deletes the code that was not used for longest.

@@ -41,7 +41,7 @@ mod wasi;
 pub use application::{Application, Argument, Input, Output, Ssdlet};
 pub use arrow_port::{from_ipc, to_ipc};
 pub use budget::{Held, thread_time};
-pub use cache::{CodeStore, Sealed, Secret};
+pub use cache::{CodeStore, Sealed, Secret, hex, sha256_of_hex};
 pub use code_folder::CodeFolder;
 pub use compiling::Compiling;
 pub use declared::{ArgumentType, Declared};

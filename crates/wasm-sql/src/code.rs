@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use pithead_model::{Blame, Fault, Function, FunctionKind, FunctionType};
-use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory, Sealed};
+use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory, Sealed, hex, sha256_of_hex};
 use sha2::{Digest, Sha256};
 
 /// The memory of a function that is called to see whether its types are right.
@@ -46,7 +46,7 @@ impl Code {
 
 /// The name of a module: the SHA-256 of its bytes.
 pub fn hash_of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }
 
 /// The modules of this process, by their names, as long as anybody has them.
@@ -83,10 +83,7 @@ fn engine() -> Result<Arc<FunctionEngine>, Fault> {
 }
 
 fn digest(hash: &str) -> Result<[u8; 32], Fault> {
-    let bytes = hash.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
-    let bytes: Option<Vec<u8>> = bytes.collect();
-    let digest = bytes.and_then(|bytes| bytes.try_into().ok());
-    digest.ok_or_else(|| Fault::new(Blame::Bug, format!("{hash} is no name of a module")))
+    sha256_of_hex(hash).ok_or_else(|| Fault::new(Blame::Bug, format!("{hash} is no name of a module")))
 }
 
 /// How a module's function of this name goes over rows, if it gives one result. What the module does not have is taken for a scalar

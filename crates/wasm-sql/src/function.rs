@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 use pithead_functions::{Holder, SessionCalls, SessionMemory, announce_call, fault_from_datafusion};
 use pithead_model::{CalledFunction, Fault, Function, FunctionKind, Volatility};
-use pithead_program::{FunctionCall, GuestMemory, thread_time};
+use pithead_program::{FunctionCall, GuestMemory, hex, thread_time};
 use sha2::{Digest, Sha256};
 
 use crate::code::{Code, data_type, failed, result_type};
@@ -34,7 +34,7 @@ const FAILED_WAIT: Duration = Duration::from_secs(10);
 pub fn called(domain: &str, name: &str, function: &Function) -> CalledFunction {
     // JSON of one form: its fields are in the order of their declaration.
     let definition = serde_json::to_vec(function).unwrap_or_default();
-    let digits: String = Sha256::digest(definition).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(&Sha256::digest(definition));
     CalledFunction { called: format!("{domain}.{name}@{}", &digits[..HASH_DIGITS]), function: function.clone() }
 }
 

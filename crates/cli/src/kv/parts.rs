@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use bytes::Bytes;
+use pithead_drive::{part_name, part_number};
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, KeyValue, Range};
 use pithead_kinetic::{Code, RequestKind};
@@ -51,7 +52,7 @@ pub(super) async fn put(client: &mut Client, key: &str, file: &Path, version: &[
         done(client.call(RequestKind::Put, about(written(count, BACK)?), part).await)?;
         count += 1;
     }
-    delete(client, key, &before, count..u64::MAX).await?;
+    delete(client, key, &before, count..usize::MAX).await?;
     done(client.call(RequestKind::Put, about(written(0, FLUSH)?), first).await)?;
     show::done(json)
 }
@@ -81,13 +82,13 @@ pub(super) async fn delete_all(client: &mut Client, key: &str, json: bool) -> Re
         return Err(CliError::user(format!("there is no key {key}/0, nor another part of a file {key}")));
     }
     delete(client, key, &there, 0..1).await?;
-    delete(client, key, &there, 1..u64::MAX).await?;
+    delete(client, key, &there, 1..usize::MAX).await?;
     done(client.call(RequestKind::FlushAllData, Body::default(), Bytes::new()).await)?;
     show::done(json)
 }
 
 /// Deletes those parts that are there and in a range.
-async fn delete(client: &mut Client, key: &str, there: &[u64], which: std::ops::Range<u64>) -> Result<(), CliError> {
+async fn delete(client: &mut Client, key: &str, there: &[usize], which: std::ops::Range<usize>) -> Result<(), CliError> {
     for number in there.iter().filter(|number| which.contains(number)) {
         let asked = KeyValue { force: Some(true), synchronization: Some(BACK), ..part_of(key, *number)? };
         let answer = client.call(RequestKind::Delete, about(asked), Bytes::new()).await;
@@ -100,7 +101,7 @@ async fn delete(client: &mut Client, key: &str, there: &[u64], which: std::ops::
 }
 
 /// The numbers of the parts that are there, in the order of their keys.
-async fn listed(client: &mut Client, key: &str) -> Result<Vec<u64>, CliError> {
+async fn listed(client: &mut Client, key: &str) -> Result<Vec<usize>, CliError> {
     let prefix = [&key_bytes(key)?[..], b"/"].concat();
     let bound = |byte: u8| Bytes::from([&prefix[..], &[byte]].concat());
     let (mut start, mut inclusive) = (bound(b'0'), true);
@@ -117,7 +118,7 @@ async fn listed(client: &mut Client, key: &str) -> Result<Vec<u64>, CliError> {
         };
         let body = Body { range: Some(asked), ..Body::default() };
         let keys = done(client.call(RequestKind::GetKeyRange, body, Bytes::new()).await)?.body.range.unwrap_or_default().keys;
-        found.extend(keys.iter().filter_map(|key| number(key.strip_prefix(&prefix[..])?)));
+        found.extend(keys.iter().filter_map(|key| part_number(key.strip_prefix(&prefix[..])?)));
         match keys.last() {
             // Whoever lists fewer than were asked for may still have more.
             Some(last) => (start, inclusive) = (last.clone(), false),
@@ -126,25 +127,6 @@ async fn listed(client: &mut Client, key: &str) -> Result<Vec<u64>, CliError> {
     }
 }
 
-fn part_of(key: &str, number: u64) -> Result<KeyValue, CliError> {
-    let key = [&key_bytes(key)?[..], b"/", number.to_string().as_bytes()].concat();
-    Ok(KeyValue { key: Some(key.into()), ..KeyValue::default() })
-}
-
-/// The number of a part, as only one text writes it.
-fn number(text: &[u8]) -> Option<u64> {
-    let number: u64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (number.to_string().as_bytes() == text).then_some(number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_numbered_in_one_way() {
-        let read = ["0", "7", "10", "07", "+1", "", "1a", "99999999999999999999"].map(|text| number(text.as_bytes()));
-        assert_eq!(read, [Some(0), Some(7), Some(10), None, None, None, None, None]);
-        assert_eq!(part_of("a\\x00", 12).unwrap().key.unwrap(), &b"a\0/12"[..]);
-    }
+fn part_of(key: &str, number: usize) -> Result<KeyValue, CliError> {
+    Ok(KeyValue { key: Some(key_bytes(&part_name(key, number))?.into()), ..KeyValue::default() })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pithead_model::{Blame, Fault};
-use pithead_program::{CodeStore, Secret};
+use pithead_program::{CodeStore, Secret, hex};
 use pithead_store::{Durability, Key, Store, VALUE_BYTES_MAX, Write};
 
 /// Compiled code of modules of SSDlets, by what it was made from; see [`pithead_program::Runtime::code_key`].
@@ -45,10 +45,6 @@ impl CodeStore for StoredCode {
 
 pub(super) fn code_key(prefix: &str, key: &[u8; 32]) -> Key {
     format!("{prefix}{}", hex(key)).into()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Deletes all code of a prefix but that of these keys. It blocks.

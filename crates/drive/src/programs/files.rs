@@ -182,7 +182,8 @@ fn stored_key(key: &[u8]) -> Vec<u8> {
     [FILE_PREFIX.as_bytes(), key].concat()
 }
 
-fn part_name(name: &str, number: usize) -> String {
+/// The key-value that is a part of a file.
+pub fn part_name(name: &str, number: usize) -> String {
     format!("{name}/{number}")
 }
 
@@ -228,7 +229,7 @@ fn numbered(store: &dyn Store, name: &str) -> Result<Vec<(usize, Entry)>, Servic
         let entries = store.range(&range).map_err(|error| service_error(error.into()))?;
         looked += entries.len();
         let last = entries.last().filter(|_| entries.len() == ENTRIES_AT_ONCE).map(|entry| entry.key.clone());
-        found.extend(entries.into_iter().filter_map(|entry| Some((number(&entry.key[prefix.len()..])?, entry))));
+        found.extend(entries.into_iter().filter_map(|entry| Some((part_number(&entry.key[prefix.len()..])?, entry))));
         match last {
             None => return Ok(found),
             Some(_) if looked > ENTRIES_MAX => {
@@ -241,8 +242,8 @@ fn numbered(store: &dyn Store, name: &str) -> Result<Vec<(usize, Entry)>, Servic
     }
 }
 
-/// The number of a part, as only one text writes it.
-fn number(text: &[u8]) -> Option<usize> {
+/// The number of a part, of what follows the file's name and a slash. Only one text writes it.
+pub fn part_number(text: &[u8]) -> Option<usize> {
     let number: usize = std::str::from_utf8(text).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == text).then_some(number)
 }
@@ -270,6 +271,12 @@ mod tests {
         let mut keys: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "abc")).collect();
         keys.extend([("long/00", "x"), ("long/1a", "x"), ("long", "x"), ("long/", "x"), ("longer/0", "x"), ("long/:", "x")]);
         assert_eq!(ends(&store(&keys), "long"), Ok((1..=12).map(|count| 3 * count).collect()));
+    }
+
+    #[test]
+    fn parts_are_numbered_in_one_way() {
+        let read = ["0", "7", "10", "07", "+1", "", "1a", "99999999999999999999"].map(|text| part_number(text.as_bytes()));
+        assert_eq!(read, [Some(0), Some(7), Some(10), None, None, None, None, None]);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use pithead_door::{DeclaredSsdlet, LoadModule, ReadsNothing, StoredModule, check_module, check_module_name};
 use pithead_model::{Blame, Fault};
-use pithead_program::{Declared, Module, Services};
+use pithead_program::{Declared, Module, Services, hex, sha256_of_hex};
 use pithead_store::{Durability, Expected, Key, Put, Store, Version, Write};
 use sha2::{Digest, Sha256};
 
 use super::Programs;
-use super::code::{CODE_PREFIX, delete_others, hex};
+use super::code::{CODE_PREFIX, delete_others};
 use super::faults::program_fault;
 use super::services::DriveServices;
 
@@ -153,8 +153,10 @@ impl Programs {
             let runtime = Arc::clone(self.runtime().await?);
             let store = Arc::clone(&self.storage.store);
             let sweep = move || {
-                let kept: Vec<[u8; 32]> =
-                    all_about(&*store)?.iter().filter_map(|about| Some(runtime.code_key(&bytes_of(&about.sha256)?))).collect();
+                let kept: Vec<[u8; 32]> = all_about(&*store)?
+                    .iter()
+                    .filter_map(|about| Some(runtime.code_key(&sha256_of_hex(&about.sha256)?)))
+                    .collect();
                 delete_others(&*store, CODE_PREFIX, &kept)
             };
             self.resources.workers.blocking(sweep).await?
@@ -267,24 +269,4 @@ fn described(declared: &Declared) -> DeclaredSsdlet {
     }
     let Declared { name, inputs, outputs, arguments } = declared;
     DeclaredSsdlet { name: name.clone(), inputs: texts(inputs), outputs: texts(outputs), arguments: texts(arguments) }
-}
-
-/// 32 bytes from their hexadecimal digits.
-fn bytes_of(digits: &str) -> Option<[u8; 32]> {
-    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
-    bytes?.try_into().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hash_is_read_back() {
-        let hash: [u8; 32] = Sha256::digest(b"module").into();
-        assert_eq!(bytes_of(&hex(&hash)), Some(hash));
-        assert_eq!(bytes_of("0"), None);
-        assert_eq!(bytes_of(&"é".repeat(32)), None);
-    }
 }
