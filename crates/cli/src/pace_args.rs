@@ -70,7 +70,8 @@ impl PaceArgs {
 /// A profile; none: it is the machine as it is.
 fn profile(named: &str) -> Result<Option<Profile>, CliError> {
     let profile = parse(&device::text_of(named)?).map_err(|error| device::refused(&error).at(named))?;
-    Ok(profile.parts.is_some().then_some(profile))
+    // One of a file is called by its path: the name in it may be another's.
+    Ok(profile.parts.is_some().then(|| Profile { name: named.to_owned(), ..profile }))
 }
 
 fn throttle(profile: Profile, work: &ReferenceWork) -> Result<(String, Throttle), CliError> {

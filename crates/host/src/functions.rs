@@ -27,6 +27,7 @@ use pithead_wasm_sql::{
 };
 
 use crate::HostOptions;
+use crate::information::{Routine, routines_of};
 
 /// Sets of functions that are kept at most.
 const SETS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("it is not 0");
@@ -272,13 +273,10 @@ fn named(state: &SessionState, snapshot: &Snapshot, may_read: &dyn Fn(&str) -> b
             || state.aggregate_functions().contains_key(name)
             || state.window_functions().contains_key(name)
     };
-    let manifests = snapshot.domains().filter(|(domain, _)| may_read(domain)).filter_map(|(_, manifest)| manifest.ok());
-    let functions =
-        manifests.flat_map(|manifest| manifest.functions.iter().map(move |(name, of)| (&manifest.domain, name, of)));
-    let named = functions.map(|(domain, name, function)| {
-        let bare = (domain == default && !engine_has(name)).then(|| name.clone());
+    let named = routines_of(snapshot, may_read).into_iter().map(|Routine { domain, name, function }| {
+        let bare = (domain == *default && !engine_has(&name)).then(|| name.clone());
         let aliases = bare.into_iter().chain([format!("{domain}.{name}")]).collect();
-        Named { domain: domain.clone(), name: name.clone(), function: function.clone(), aliases }
+        Named { domain, name, function, aliases }
     });
     named.collect()
 }

@@ -201,7 +201,9 @@ impl Background {
     async fn find_settings(&self) -> Result<(), Fault> {
         let kept = self.kept.clone();
         let told = self.workers.blocking(move || kept.try_told(DEDUP)).await?;
-        let told = told.map_err(|fault| fault.hint("say anew what it is to look at, with --domain, --kinetic or both"))?;
+        let told = told.map_err(|fault| {
+            fault.hint("say anew what it is to look at, as in `pithead service start dedup --domain main --kinetic`")
+        })?;
         let settings = told.dedup.ok_or_else(dedup::none_named)?;
         self.dedup.lock().settings = Some(settings);
         Ok(())

@@ -257,14 +257,18 @@ mod tests {
         assert!(error.starts_with(&format!("line {line}: [medium]: the native device is the real hardware")), "{error}");
     }
 
-    #[test]
-    fn cores_that_take_no_time_are_refused() {
-        let is_cycles = |line: &str| line.split(' ').next().is_some_and(|name| name.ends_with("_cycles"));
+    /// The lines of a profile in which all numbers whose names end so are 0.
+    fn without(ending: &str) -> Vec<String> {
         let free = |line: &str| match line.split_once(" = ") {
-            Some((name, _)) if is_cycles(line) => format!("{name} = {{ value = 0, source = \"assumed\" }}"),
+            Some((name, _)) if name.ends_with(ending) => format!("{name} = {{ value = 0, source = \"assumed\" }}"),
             _ => line.to_owned(),
         };
-        let text: Vec<String> = smart().lines().map(free).collect();
+        smart().lines().map(free).collect()
+    }
+
+    #[test]
+    fn cores_that_take_no_time_are_refused() {
+        let text = without("_cycles");
         let line = text.iter().position(|line| line.starts_with("page_cycles")).unwrap() + 1;
         let error = parse(&text.join("\n")).unwrap_err().to_string();
         assert_eq!(error, format!("line {line}: cpu: expected cycles for something, found 0 for everything"));
@@ -274,12 +278,7 @@ mod tests {
 
     #[test]
     fn a_system_that_draws_nothing_is_refused() {
-        let is_watts = |line: &str| line.split(' ').next().is_some_and(|name| name.ends_with("_w"));
-        let free = |line: &str| match line.split_once(" = ") {
-            Some((name, _)) if is_watts(line) => format!("{name} = {{ value = 0, source = \"assumed\" }}"),
-            _ => line.to_owned(),
-        };
-        let text: Vec<String> = smart().lines().map(free).collect();
+        let text = without("_w");
         let line = text.iter().position(|line| line.starts_with("idle_w")).unwrap() + 1;
         let error = parse(&text.join("\n")).unwrap_err().to_string();
         assert_eq!(error, format!("line {line}: power: expected watts for something, found 0 for everything"));

@@ -72,19 +72,19 @@ impl SchemaProvider for Routines {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(kind) = Kind::named(name) else { return Ok(None) };
-        let rows = Rows { kind, schema: kind.schema(), routines: Arc::clone(&self.0) };
+        let Some(listing) = Listing::named(name) else { return Ok(None) };
+        let rows = Rows { listing, schema: listing.schema(), routines: Arc::clone(&self.0) };
         Ok(Some(Arc::new(StreamingTable::try_new(Arc::clone(&rows.schema), vec![Arc::new(rows)])?)))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Kind::named(name).is_some()
+        Listing::named(name).is_some()
     }
 }
 
 /// Which of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Listing {
     Routines,
     Parameters,
 }
@@ -120,19 +120,19 @@ static PARAMETERS: [(&str, DataType, bool); 10] = [
     ("rid", DataType::UInt8, false),
 ];
 
-impl Kind {
-    fn named(name: &str) -> Option<Kind> {
+impl Listing {
+    fn named(name: &str) -> Option<Listing> {
         match name {
-            "routines" => Some(Kind::Routines),
-            "parameters" => Some(Kind::Parameters),
+            "routines" => Some(Listing::Routines),
+            "parameters" => Some(Listing::Parameters),
             _ => None,
         }
     }
 
     fn schema(self) -> SchemaRef {
         let columns: &Columns = match self {
-            Kind::Routines => &ROUTINES,
-            Kind::Parameters => &PARAMETERS,
+            Listing::Routines => &ROUTINES,
+            Listing::Parameters => &PARAMETERS,
         };
         let fields = columns.iter().map(|(name, of, is_nullable)| Field::new(*name, of.clone(), *is_nullable));
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -142,7 +142,7 @@ impl Kind {
 /// The rows of one of the tables. What they say hangs on the session that asks, which is known when they are read.
 #[derive(Debug)]
 struct Rows {
-    kind: Kind,
+    listing: Listing,
     schema: SchemaRef,
     routines: Arc<[Routine]>,
 }
@@ -163,9 +163,9 @@ impl Rows {
     fn batch(&self, context: &TaskContext) -> Result<RecordBatch> {
         let catalog = &context.session_config().options().catalog.default_catalog;
         let called = self.routines.iter().map(|routine| (routine, routine.called(context))).collect::<Vec<_>>();
-        let columns = match self.kind {
-            Kind::Routines => routines(catalog, &called),
-            Kind::Parameters => parameters(catalog, &called),
+        let columns = match self.listing {
+            Listing::Routines => routines(catalog, &called),
+            Listing::Parameters => parameters(catalog, &called),
         };
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
@@ -290,8 +290,8 @@ mod tests {
         Routine { domain: "lab".into(), name: "luhn".into(), function }
     }
 
-    fn rows(kind: Kind) -> RecordBatch {
-        let rows = Rows { kind, schema: kind.schema(), routines: vec![routine(FunctionKind::Table)].into() };
+    fn rows(listing: Listing) -> RecordBatch {
+        let rows = Rows { listing, schema: listing.schema(), routines: vec![routine(FunctionKind::Table)].into() };
         rows.batch(&TaskContext::default()).unwrap()
     }
 
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_function_of_another_domain_is_called_with_that() {
-        let found = rows(Kind::Routines);
+        let found = rows(Listing::Routines);
         assert_eq!(found.num_rows(), 1);
         for (name, expected) in [
             ("specific_schema", "lab"),
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn parameters_have_the_names_that_were_declared() {
-        let found = rows(Kind::Parameters);
+        let found = rows(Listing::Parameters);
         let some = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
         assert_eq!(column(&found, "parameter_mode"), some(["OUT", "IN", "IN"]));
         assert_eq!(column(&found, "data_type"), some(["Boolean", "String", "Float64"]));
