@@ -3,13 +3,13 @@
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{Between, Cast, InList};
+use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::compared::{read_compared, text_of};
 use crate::kept_names::map_named;
-use crate::one_value::compares;
 
 /// Reads texts that are stored as bytes, or compared with bytes: `'\x00ff'` has two. The engine takes the letters of the text.
 #[derive(Debug)]
@@ -47,13 +47,6 @@ fn has_escapes(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-fn text_of(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Literal(value, _) => value.try_as_str().flatten(),
-        _ => None,
-    }
-}
-
 fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::Cast(Cast { expr, field }) => match text_of(&expr) {
@@ -62,33 +55,8 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             _ => Transformed::no(Expr::Cast(Cast { expr, field })),
         },
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            beside_bytes([left, right], schema)?.update_data(|[left, right]| Expr::BinaryExpr(BinaryExpr { left, op, right }))
-        }
-        Expr::Between(Between { expr, negated, low, high }) => beside_bytes([expr, low, high], schema)?
-            .update_data(|[expr, low, high]| Expr::Between(Between { expr, negated, low, high })),
-        Expr::InList(InList { expr, list, negated }) => {
-            let is_bytes = is_binary(&expr, schema) || list.iter().any(|value| is_binary(value, schema));
-            if !is_bytes {
-                return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
-            }
-            let expr = Box::new(as_bytes(*expr)?);
-            let list = list.into_iter().map(as_bytes).collect::<Result<_>>()?;
-            Transformed::yes(Expr::InList(InList { expr, list, negated }))
-        }
-        expr => Transformed::no(expr),
+        expr => read_compared(expr, |part| is_binary(part, schema), as_bytes)?,
     })
-}
-
-/// What is compared with one another, texts as bytes where something else is bytes.
-fn beside_bytes<const N: usize>(mut compared: [Box<Expr>; N], schema: &DFSchema) -> Result<Transformed<[Box<Expr>; N]>> {
-    let is_bytes = compared.iter().any(|expr| is_binary(expr, schema));
-    if is_bytes {
-        for expr in &mut compared {
-            **expr = as_bytes(std::mem::take(expr.as_mut()))?;
-        }
-    }
-    Ok(Transformed::new_transformed(compared, is_bytes))
 }
 
 fn is_binary(expr: &Expr, schema: &DFSchema) -> bool {

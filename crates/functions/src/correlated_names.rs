@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
+use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
@@ -52,12 +52,27 @@ impl OptimizerRule for CorrelatedNames {
 }
 
 fn named(subquery: Subquery, config: &dyn OptimizerConfig) -> Result<Transformed<Subquery>> {
-    let mut fields = Vec::new();
-    if subquery.outer_ref_columns.is_empty() || !has_namesakes(&subquery.subquery, &mut fields)? {
+    if subquery.outer_ref_columns.is_empty() {
         return Ok(Transformed::no(subquery));
     }
-    let renamed = renamed((*subquery.subquery).clone(), false, config)?;
+    let plan = (*subquery.subquery).clone().transform_up(above_joins)?;
+    if !has_namesakes(&plan.data, &mut Vec::new())? {
+        return Ok(plan.update_data(|plan| Subquery { subquery: plan.into(), ..subquery }));
+    }
+    let renamed = renamed(plan.data, false, config)?;
     Ok(Transformed::yes(Subquery { subquery: renamed.plan.into(), ..subquery }))
+}
+
+/// Correlated conditions of an inner join in a filter above it, where alone DataFusion looks for them.
+fn above_joins(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(Join { filter: Some(filter), join_type: JoinType::Inner, .. }) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let (above, kept): (Vec<Expr>, Vec<Expr>) = split_conjunction_owned(filter.clone()).into_iter().partition(is_movable);
+    let Some(above) = conjunction(above) else { return Ok(Transformed::no(plan)) };
+    let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
+    let join = LogicalPlan::Join(Join { filter: conjunction(kept), ..join });
+    Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(above, Arc::new(join))?)))
 }
 
 /// A plan in which correlated conditions read columns of names that are nowhere else.

@@ -20,6 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_
 
 use crate::bounded::rows_at_once;
 use crate::give_way_exec::{GiveWayExec, Times};
+use crate::long_lists::over_short_lists;
 
 /// The most rows of a piece for a join that may look at many pairs before it has a row to hand on.
 const FILTERED_PIECE_ROWS_MAX: usize = 1_024;
@@ -45,7 +46,10 @@ impl PhysicalOptimizerRule for GiveWay {
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() || node.is::<UnnestExec>() {
+            if node.is::<UnnestExec>() {
+                return Ok(Transformed::yes(above(over_short_lists(node)?)));
+            }
+            if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() {
                 return Ok(Transformed::yes(above(node)));
             }
             if let Some(rows) = piece_rows(&node) {

@@ -29,6 +29,7 @@ use crate::equal_keys::{EqualKeys, NullKeysApart};
 use crate::exists_limits::ExistsLimits;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
+use crate::keys_of_lists::KeysOfLists;
 use crate::lateral::LateralRows;
 use crate::moment_texts::MomentTexts;
 use crate::moments_in_time::Moments;
@@ -50,6 +51,9 @@ use crate::uuids::Uuids;
 use crate::whole_sorts::WholeSorts;
 use crate::window_keys::WindowKeys;
 
+/// DataFusion's rules that go by what is known of unique columns.
+const GOES_BY_KEYS: [&str; 3] = ["replace_distinct_aggregate", "eliminate_join", "optimize_projections"];
+
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(BytesInTexts));
@@ -70,6 +74,7 @@ pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
         Arc::new(LateralRows),
+        Arc::new(KeysOfLists),
         // They make scalar subqueries of others, and the next makes joins of them.
         Arc::new(ExistsLimits),
         Arc::new(OneRow),
@@ -100,6 +105,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 rules.push(Arc::new(EqualKeys::default()));
                 rules.push(Arc::new(BalancedFilters));
             }
+            name if GOES_BY_KEYS.contains(&name) => rules.extend([Arc::new(KeysOfLists) as Arc<_>, rule]),
             name if name == EliminateGroupByConstant::new().name() => rules.push(Arc::new(NamedGroups::default())),
             name if name == SingleDistinctToGroupBy::new().name() => rules.push(Arc::new(OneDistinct::default())),
             _ => rules.push(rule),

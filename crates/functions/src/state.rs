@@ -22,6 +22,7 @@ use crate::counted_rows::counted_rows_udwfs;
 use crate::far_moments::{Extracts, far_moments_udfs};
 use crate::has_lists::has_lists_udfs;
 use crate::intervals::{Products, age_udf, times_udf};
+use crate::keys_of_lists::KeysOfLists;
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::moment_text_udf;
@@ -87,7 +88,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces), Arc::new(Extracts)])
-        .with_relation_planners(vec![Arc::new(NamedCalls)])
+        .with_relation_planners(vec![Arc::new(KeysOfLists), Arc::new(NamedCalls)])
         .with_type_planner(Arc::new(UuidType))
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())

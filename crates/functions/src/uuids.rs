@@ -1,7 +1,7 @@
 //! [`Uuids`]: UUIDs in SQL. They are 16 bytes, in columns that say so by Arrow's extension type `arrow.uuid`; statements write them as
 //! texts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, StringViewBuilder};
@@ -11,19 +11,19 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, plan_err};
-use datafusion::logical_expr::expr::{Between, Cast, InList, TryCast};
+use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::DataType as SqlType;
 use uuid::Uuid;
 
+use crate::compared::{read_compared, text_of};
 use crate::kept_names::map_named;
-use crate::one_value::compares;
 
 /// The key of a field's metadata that names its extension type, and the one of UUIDs.
 const EXTENSION: &str = "ARROW:extension:name";
@@ -96,21 +96,7 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::Cast(Cast { expr, field }) => casted(*expr, field, schema, false),
         Expr::TryCast(TryCast { expr, field }) => casted(*expr, field, schema, true),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            Ok(beside_uuids([left, right], schema)?
-                .update_data(|[left, right]| Expr::BinaryExpr(BinaryExpr { left, op, right })))
-        }
-        Expr::Between(Between { expr, negated, low, high }) => Ok(beside_uuids([expr, low, high], schema)?
-            .update_data(|[expr, low, high]| Expr::Between(Between { expr, negated, low, high }))),
-        Expr::InList(InList { expr, list, negated }) => {
-            if !is_of_uuids(&expr, schema) && !list.iter().any(|value| is_of_uuids(value, schema)) {
-                return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
-            }
-            let expr = Box::new(as_uuid(*expr, schema)?);
-            let list = list.into_iter().map(|value| as_uuid(value, schema)).collect::<Result<_>>()?;
-            Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
-        }
-        expr => Ok(Transformed::no(expr)),
+        expr => read_compared(expr, |part| is_of_uuids(part, schema), |part| as_uuid(part, schema)),
     }
 }
 
@@ -142,17 +128,6 @@ fn casted(expr: Expr, field: FieldRef, schema: &DFSchema, tries: bool) -> Result
     }
 }
 
-/// What is compared with one another, texts as UUIDs where something else is one.
-fn beside_uuids<const N: usize>(mut compared: [Box<Expr>; N], schema: &DFSchema) -> Result<Transformed<[Box<Expr>; N]>> {
-    let has_uuid = compared.iter().any(|expr| is_of_uuids(expr, schema));
-    if has_uuid {
-        for expr in &mut compared {
-            **expr = as_uuid(std::mem::take(expr.as_mut()), schema)?;
-        }
-    }
-    Ok(Transformed::new_transformed(compared, has_uuid))
-}
-
 fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match text_of(&expr) {
         Some(text) => literal(text),
@@ -163,7 +138,7 @@ fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 
 fn literal(text: &str) -> Result<Expr> {
     let value = ScalarValue::FixedSizeBinary(BYTES, Some(parsed(text)?.as_bytes().to_vec()));
-    Ok(Expr::Literal(value, Some(FieldMetadata::from(metadata().into_iter().collect::<std::collections::BTreeMap<_, _>>()))))
+    Ok(Expr::Literal(value, Some(FieldMetadata::from(metadata().into_iter().collect::<BTreeMap<_, _>>()))))
 }
 
 fn parsed(text: &str) -> Result<Uuid> {
@@ -174,13 +149,6 @@ fn parsed(text: &str) -> Result<Uuid> {
         Err(_) => plan_err!(
             "Cannot cast '{text}' to UUID: expected 32 hexadecimal digits, such as 00000000-0000-0000-0000-00000000002a"
         ),
-    }
-}
-
-fn text_of(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Literal(value, _) => value.try_as_str().flatten(),
-        _ => None,
     }
 }
 
