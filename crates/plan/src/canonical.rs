@@ -13,13 +13,16 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result, TableReference, not_impl_err};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, NullHandling, Result, TableReference, not_impl_err};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Cast, Distinct, Expr, FetchType, Join, Limit, LogicalPlan, Operator, SkipType, Sort, TableScan, binary_expr,
+    Aggregate, Cast, Distinct, Expr, FetchType, Join, Limit, LogicalPlan, Operator, SkipType, Sort, TableScan, Unnest,
+    binary_expr,
 };
 
 use expression::{expression, split_between};
+
+use crate::unnest_rel::unnested;
 
 /// The meaning of a plan. Two plans that are equal in this form give equal bags of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +90,14 @@ enum Source {
         skip: usize,
         fetch: Option<usize>,
     },
+    /// Rows of lists, by number in pre-order.
+    Unnest {
+        number: usize,
+        input: Bag,
+        /// What is unnested, and how many lists, one in the other; 0: a struct.
+        unnested: Vec<(Expr, usize)>,
+        nulls: NullHandling,
+    },
 }
 
 /// A set of conditions, in the order of their hashes.
@@ -136,11 +147,12 @@ impl Relation {
     }
 }
 
-/// Numbers scans and marks in the order in which they occur.
+/// Numbers scans, marks and rows of lists in the order in which they occur.
 #[derive(Default)]
 struct Reader {
     scans: usize,
     marks: usize,
+    unnests: usize,
 }
 
 impl Reader {
@@ -167,6 +179,7 @@ impl Reader {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Sort(sort) => self.sort(sort),
             LogicalPlan::Limit(limit) => self.limit(limit),
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             other => not_impl_err!("{} does not travel", other.display()),
         }
     }
@@ -248,6 +261,22 @@ impl Reader {
         };
         Ok(Relation::new(Source::Limit { input: input.rows, skip, fetch }, input.columns))
     }
+
+    fn unnest(&mut self, unnest: &Unnest) -> Result<Relation> {
+        let input = self.relation(&unnest.input)?;
+        self.unnests += 1;
+        let number = self.unnests;
+        let unnested = unnested(unnest);
+        let is_unnested = |column: usize| unnested.iter().any(|(known, _)| *known == column);
+        let columns = unnest.dependency_indices.iter().enumerate().map(|(at, of)| match is_unnested(*of) {
+            true => Expr::Column(Column::new(Some(TableReference::bare(format!("unnested {number}"))), at.to_string())),
+            false => input.columns[*of].clone(),
+        });
+        let columns = columns.collect();
+        let unnested = unnested.iter().map(|(column, depth)| (input.columns[*column].clone(), *depth)).collect();
+        let nulls = unnest.options.null_handling;
+        Ok(Relation::new(Source::Unnest { number, input: input.rows, unnested, nulls }, columns))
+    }
 }
 
 /// A condition. The sides of an equality are in the order of their hashes.
@@ -289,6 +318,10 @@ impl fmt::Debug for Source {
                 write!(f, "sort({input:?}; {})", keys.join(", "))
             }
             Source::Limit { input, skip, fetch } => write!(f, "limit({input:?}; {skip}, {fetch:?})"),
+            Source::Unnest { number, input, unnested, nulls } => {
+                let unnested: Vec<String> = unnested.iter().map(|(expr, depth)| format!("{expr} {depth}")).collect();
+                write!(f, "unnest({number}: {input:?}; {}; {nulls:?})", unnested.join(", "))
+            }
         }
     }
 }

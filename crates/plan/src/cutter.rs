@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::TableReference;
-use datafusion::common::{Column, DFSchemaRef, Result};
+use datafusion::common::{Column, DFSchemaRef, Result, ScalarValue};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     Aggregate, Distinct, EmptyRelation, Expr, Extension, FetchType, Filter, Limit, LogicalPlan, Projection, SkipType, Sort,
-    SubqueryAlias, TableScan, TableScanBuilder, TableSource, lit,
+    SubqueryAlias, TableScan, TableScanBuilder, TableSource, Unnest, lit,
 };
 use pithead_functions::conjunction;
 use pithead_model::Level;
@@ -170,6 +170,7 @@ impl<'a> Cutter<'a> {
             LogicalPlan::Join(join) => self.join(plan, join),
             LogicalPlan::Sort(sort) => self.sort(plan, sort),
             LogicalPlan::Limit(limit) => self.limit(plan, limit),
+            LogicalPlan::Unnest(unnest) => self.unnest(plan, unnest),
             LogicalPlan::Window(_) => self.at_host(plan, "window functions need all rows of their partitions"),
             LogicalPlan::Union(_) => self.at_host(plan, "each branch is a sub-plan of its own"),
             LogicalPlan::Extension(extension) => self.extension(plan, extension),
@@ -412,6 +413,29 @@ impl<'a> Cutter<'a> {
             None => None,
         };
         self.settle(plan, input.estimate, host, input.host_cost, piece)
+    }
+
+    /// Rows of lists: what is above them may leave fewer rows than there are lists, or make few groups of them.
+    fn unnest(&mut self, plan: &LogicalPlan, unnest: &Unnest) -> Result<Outcome> {
+        let input = self.visit(&unnest.input)?;
+        let estimate = input.estimate.unnest(unnest);
+        let over = |input: LogicalPlan| Ok(LogicalPlan::Unnest(Unnest { input: Arc::new(input), ..unnest.clone() }));
+        let host = self.built(&unnest.schema, || over(input.host))?;
+        let piece = match input.piece.filter(|_| !self.is_refused(plan)) {
+            Some(piece) => {
+                let pushed = self.built(&unnest.schema, || over(piece.plan.clone()))?;
+                let columns = piece.plan.schema().columns();
+                // Of a list, other values than the list are left.
+                let kept = unnest.dependency_indices.iter().map(|of| match unnest.exec_columns.contains(&columns[*of]) {
+                    true => lit(ScalarValue::Null),
+                    false => Expr::Column(columns[*of].clone()),
+                });
+                let kept: Vec<Expr> = kept.collect();
+                Some(self.grown(piece.with_columns(&kept), pushed, plan))
+            }
+            None => None,
+        };
+        self.settle(plan, estimate, host, input.host_cost, piece)
     }
 
     fn sort(&mut self, plan: &LogicalPlan, sort: &Sort) -> Result<Outcome> {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, Unnest};
 use pithead_model::Value;
 
 use crate::DatasetFacts;
@@ -24,6 +24,11 @@ const UNKNOWN_SHARE: f64 = 0.25;
 const LIKE_SHARE: f64 = 0.1;
 /// Bytes of a text or binary value, as Arrow sends it.
 const TEXT_BYTES: f64 = 32.0;
+/// Values of a list.
+const LIST_VALUES: f64 = 8.0;
+/// Different ones among values of lists, for the square root of their number: words of texts grow so (Heaps 1978; see
+/// `docs/bibliography.md`).
+const LIST_DISTINCT: f64 = 10.0;
 
 /// The estimate of an operator's output.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -187,6 +192,23 @@ impl Estimate {
         };
         let types = output.fields().iter().map(|field| field.data_type());
         Estimate { rows: self.rows, columns: exprs.iter().zip(types).map(column).collect() }
+    }
+
+    /// The estimate of rows of lists, whose values come again and again.
+    pub(crate) fn unnest(&self, unnest: &Unnest) -> Estimate {
+        let rows = match unnest.list_type_columns.is_empty() {
+            true => self.rows,
+            false => self.rows * LIST_VALUES,
+        };
+        let is_kept = |of: usize| {
+            !unnest.struct_type_columns.contains(&of) && !unnest.list_type_columns.iter().any(|(column, _)| *column == of)
+        };
+        let column = |(of, data_type): (&usize, &DataType)| match self.columns.get(*of).filter(|_| is_kept(*of)) {
+            Some(known) => known.clone(),
+            None => ColumnEstimate::of((LIST_DISTINCT * rows.sqrt()).clamp(1.0, rows.max(1.0)), width(data_type)),
+        };
+        let types = unnest.schema.fields().iter().map(|field| field.data_type());
+        Estimate { rows, columns: unnest.dependency_indices.iter().zip(types).map(column).collect() }
     }
 
     /// The estimate after grouping by these expressions, with the output's schema.
@@ -393,6 +415,11 @@ fn width(data_type: &DataType) -> f64 {
         DataType::Null => 0.0,
         DataType::Boolean => 0.125,
         DataType::FixedSizeBinary(n) => f64::from(*n),
+        DataType::List(of) | DataType::LargeList(of) | DataType::ListView(of) | DataType::LargeListView(of) => {
+            4.0 + LIST_VALUES * width(of.data_type())
+        }
+        DataType::FixedSizeList(of, values) => f64::from(*values) * width(of.data_type()),
+        DataType::Struct(fields) => fields.iter().map(|field| width(field.data_type())).sum(),
         other => other.primitive_width().map_or(TEXT_BYTES, |bytes| bytes as f64),
     }
 }

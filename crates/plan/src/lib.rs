@@ -38,6 +38,7 @@ mod sampling;
 mod shared_part;
 mod subquery;
 mod travel;
+mod unnest_rel;
 mod width;
 
 pub use annotated::{Executed, Progress, Round, Rounds, RunOfSlices, Span, annotate, annotation_of, take_annotation};

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{TableReference, plan_err};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -20,10 +20,9 @@ use datafusion_substrait::extensions::Extensions;
 use datafusion_substrait::logical_plan::consumer::{
     SubstraitConsumer, from_aggregate_rel, from_project_rel, from_substrait_plan_with_consumer, from_substrait_rel,
 };
-use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::read_rel::NamedTable;
 use datafusion_substrait::substrait::proto::rel::RelType;
-use datafusion_substrait::substrait::proto::{AggregateRel, Plan, ProjectRel, Rel, plan_rel};
+use datafusion_substrait::substrait::proto::{AggregateRel, ExtensionSingleRel, Plan, ProjectRel, Rel, plan_rel};
 use datafusion_substrait::substrait::version;
 use futures::FutureExt;
 use lru::LruCache;
@@ -37,6 +36,7 @@ use crate::canonical::Canonical;
 use crate::join_keys::with_sided_keys;
 use crate::names::named_apart;
 use crate::picked::Picked;
+use crate::unnest_rel::{self, to_substrait};
 use crate::{PlanError, SubPlan};
 
 /// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
@@ -94,7 +94,7 @@ pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Res
 }
 
 async fn produce_and_read_back(sub_plan: &SubPlan, state: &SessionState) -> Result<(Vec<u8>, LogicalPlan), PlanError> {
-    let mut message = guard(|| Ok(to_substrait_plan(&sub_plan.plan, state)?))?;
+    let mut message = guard(|| Ok(to_substrait(&sub_plan.plan, state)?))?;
     // They come in the order of a hash table. The same plan has to give the same bytes, because others recognise the
     // plan by them.
     message.extensions.sort_by_cached_key(Message::encode_to_vec);
@@ -232,6 +232,13 @@ impl SubstraitConsumer for Reader<'_> {
         named_apart(from_aggregate_rel(self, aggregate).await?)
     }
 
+    async fn consume_extension_single(&self, rel: &ExtensionSingleRel) -> datafusion::common::Result<LogicalPlan> {
+        match &rel.input {
+            Some(input) => unnest_rel::read(rel, self.consume_rel(input).await?),
+            None => plan_err!("expected an input of an extension of a relation"),
+        }
+    }
+
     fn get_extensions(&self) -> &Extensions {
         self.extensions
     }
@@ -260,6 +267,7 @@ fn difference(sent: &str, read: &str) -> String {
 #[cfg(test)]
 mod tests {
     use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+    use datafusion_substrait::logical_plan::producer::to_substrait_plan;
     use datafusion_substrait::substrait::proto::expression::{RexType, ScalarFunction};
     use datafusion_substrait::substrait::proto::function_argument::ArgType;
     use datafusion_substrait::substrait::proto::{Expression, FilterRel, FunctionArgument, PlanRel, RelRoot};

@@ -44,6 +44,10 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("SELECT sum(v) FILTER (WHERE id > 1) FROM o", "SELECT sum(v) FROM o"),
     ("SELECT v FROM o ORDER BY v LIMIT 3", "SELECT v FROM o ORDER BY v DESC LIMIT 3"),
     ("SELECT 0.0::double + v FROM o", "SELECT -0.0::double + v FROM o"),
+    ("SELECT id, unnest(range(v)) FROM o", "SELECT id, unnest(range(k)) FROM o"),
+    ("SELECT unnest(range(v)), unnest(range(v, k)) FROM o", "SELECT unnest(range(v, k)), unnest(range(v)) FROM o"),
+    ("SELECT o.id, a FROM o, unnest(range(v)) AS t (a)", "SELECT o.id, a FROM o LEFT JOIN unnest(range(v)) AS t (a) ON true"),
+    ("SELECT unnest([range(v)]) FROM o", "SELECT unnest(unnest([range(v)])) FROM o"),
 ];
 
 const SAME: &[(&str, &str)] = &[
@@ -51,6 +55,7 @@ const SAME: &[(&str, &str)] = &[
     ("SELECT id FROM o WHERE v > 1 AND k < 2", "SELECT id FROM o WHERE k < 2 AND v > 1"),
     ("SELECT id FROM o WHERE v BETWEEN 1 AND 9", "SELECT id FROM o WHERE v >= 1 AND v <= 9"),
     ("SELECT sum(v) AS a, k FROM o GROUP BY k", "SELECT sum(x.v) AS b, x.k FROM o AS x GROUP BY x.k"),
+    ("SELECT id, unnest(range(v)) AS a FROM o", "SELECT x.id, unnest(range(x.v)) AS b FROM o AS x"),
 ];
 
 #[tokio::test]

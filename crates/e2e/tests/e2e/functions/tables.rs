@@ -67,6 +67,20 @@ fn table_functions_run_at_the_drives() {
         let plan = text(&session, "EXPLAIN SELECT o_comment FROM orders WHERE list_contains(factors(o_orderkey), 4999)").await;
         let at_drive = plan.lines().any(|line| line.trim_start().starts_with("drive") && line.contains("factors@"));
         assert!(at_drive, "{plan}");
+        // Rows that a table function gives are filtered and grouped where they are made.
+        let rows = "orders, factors(o_orderkey) AS f WHERE o_custkey % 10 = 7";
+        let all = link_bytes(&session, &format!("SELECT o_orderkey, f FROM {rows}")).await.unwrap();
+        for query in [
+            format!("SELECT f, count(*) FROM {rows} AND f < 20 GROUP BY f"),
+            format!("SELECT sum(f), max(o_orderkey) FROM {rows}"),
+            format!("SELECT o_orderkey, f FROM {rows} AND f = 4999"),
+        ] {
+            let bytes = link_bytes(&session, &query).await.unwrap();
+            assert!(bytes * 3 < all, "{query}: {bytes} bytes of {all}");
+            let plan = text(&session, &format!("EXPLAIN {query}")).await;
+            let at_drive = plan.lines().any(|line| line.trim_start().starts_with("drive") && line.contains("Unnest"));
+            assert!(at_drive, "{plan}");
+        }
         let shown = text(&session, "SHOW FUNCTIONS LIKE 'factors'").await;
         assert_eq!(shown, "factors\tInt64\t[NULL]\t[Int64]\tTABLE\tNULL\tfactors(bigint)");
         collect(&session, "DROP FUNCTION factors").await.unwrap();
