@@ -81,6 +81,20 @@ pub(crate) const TABLES: &[Table] = &[
     Table("pg_ts_parser", "oid:o prsname:s prsnamespace:o prsstart:s prstoken:s prsend:s prsheadline:s prslextype:s", None),
     Table("pg_ts_template", "oid:o tmplname:s tmplnamespace:o tmplinit:s tmpllexize:s", None),
     Table("pg_stat_wal_receiver", "pid:i status:s", None),
+    Table("pg_stat_all_indexes", INDEX_COLUMNS, None),
+    Table("pg_stat_user_indexes", INDEX_COLUMNS, None),
+    Table(
+        "pg_stat_replication",
+        "pid:i usesysid:o usename:s application_name:s client_addr:s client_hostname:s client_port:i backend_start:t state:s \
+         sent_lsn:s write_lsn:s flush_lsn:s replay_lsn:s sync_priority:i sync_state:s",
+        None,
+    ),
+    Table(
+        "pg_replication_slots",
+        "slot_name:s plugin:s slot_type:s datoid:o database:s temporary:b active:b active_pid:i xmin:o catalog_xmin:o \
+         restart_lsn:s confirmed_flush_lsn:s wal_status:s safe_wal_size:o two_phase:b",
+        None,
+    ),
     Table(
         "pg_extension",
         "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
@@ -88,6 +102,7 @@ pub(crate) const TABLES: &[Table] = &[
     ),
     Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", None),
     Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", None),
+    Table("pg_user_mappings", "umid:o srvid:o srvname:s umuser:o usename:s umoptions:S", None),
     Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", None),
     Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", None),
     Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", None),
@@ -103,3 +118,6 @@ pub(crate) const TABLES: &[Table] = &[
     Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", None),
     Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", None),
 ];
+
+const INDEX_COLUMNS: &str =
+    "relid:o indexrelid:o schemaname:s relname:s indexrelname:s idx_scan:o idx_tup_read:o idx_tup_fetch:o";

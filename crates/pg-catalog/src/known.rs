@@ -77,6 +77,12 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     // Pools of connections give back what a connection may have locked. None can be locked.
     ("pg_advisory_unlock_all", NOTHING),
     ("pg_is_in_recovery", Body::Bool(|_, _| Some(false))),
+    ("pg_is_wal_replay_paused", Body::Bool(|_, _| Some(false))),
+    // Where a connection comes from is not told.
+    ("inet_client_addr", NOTHING),
+    ("inet_client_port", Body::Int(|_, _| None)),
+    ("inet_server_addr", NOTHING),
+    ("inet_server_port", Body::Int(|_, _| None)),
     ("pg_backend_pid", Body::Int(|call, _| Some(call.facts.process))),
     ("pg_my_temp_schema", Body::Int(|_, _| Some(0))),
     ("pg_is_other_temp_schema", Body::Bool(|_, _| Some(false))),

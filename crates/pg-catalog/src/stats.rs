@@ -23,6 +23,14 @@ pub(crate) const TABLES: &[Table] = &[
         "datid:o datname:s pid:i usesysid:o usename:s application_name:s state:s backend_type:s",
         Some(activity),
     ),
+    // Nothing is counted for the database as a whole.
+    Table(
+        "pg_stat_database",
+        "datid:o datname:s numbackends:i xact_commit:o xact_rollback:o blks_read:o blks_hit:o tup_returned:o tup_fetched:o \
+         tup_inserted:o tup_updated:o tup_deleted:o conflicts:o temp_files:o temp_bytes:o deadlocks:o blk_read_time:f \
+         blk_write_time:f session_time:f active_time:f sessions:o stats_reset:t",
+        Some(|facts| vec![row![DATABASE_OID, &facts.database]]),
+    ),
     Table(
         "pg_stat_gssapi",
         "pid:i gss_authenticated:b principal:s encrypted:b",

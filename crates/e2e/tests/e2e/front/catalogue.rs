@@ -23,6 +23,10 @@ fn clients_find_the_functions_that_they_call() {
         ("SELECT has_table_privilege('t', 'INSERT') AND has_schema_privilege('main', 'CREATE')", "t"),
         ("SELECT null_frac FROM pg_stats WHERE tablename = 't' AND attname = 'name'", "0.2"),
         ("SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 't'", "5"),
+        ("SELECT count(*) FROM pg_stat_database WHERE datname = current_database() AND xact_commit IS NULL", "1"),
+        ("SELECT count(*) FROM pg_catalog.pg_user_mappings AS um", "0"),
+        ("SELECT pg_is_wal_replay_paused() OR inet_server_addr() IS NOT NULL OR inet_client_port() > 0", "NULL"),
+        ("SELECT count(*) FROM pg_stat_replication, pg_replication_slots, pg_stat_user_indexes", "0"),
         ("SELECT reset_val FROM pg_settings WHERE name = 'search_path'", "main"),
     ] {
         let replies = client.query(sql);
