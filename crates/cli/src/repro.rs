@@ -2,17 +2,20 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use pithead_model::{Blame, Fault};
-use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg_of};
+use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg_of, synthetic};
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
-use crate::output::{Align, Grid, Sink};
+use crate::output::{Align, Format, Grid, Sink, row_writer};
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -26,7 +29,8 @@ Experiments:
 Examples:
   pithead repro all
   pithead repro smart-ssd --scale 1000 --svg smart-ssd.svg
-  pithead repro smart-ssd,biscuit --json figures.json";
+  pithead repro smart-ssd,biscuit --json figures.json
+  pithead repro --tables synthetic --scale 1000   # and then: pithead load s64 synthetic/synthetic64.parquet --encoding nsm";
 
 /// Run the experiments of the papers again, in virtual time on emulated devices.
 ///
@@ -36,8 +40,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReproArgs {
     /// Experiments, or `all`
-    #[arg(value_name = "LIST", value_delimiter = ',', required = true)]
+    #[arg(value_name = "LIST", value_delimiter = ',', required_unless_present = "tables")]
     names: Vec<String>,
+    /// Run nothing, but write SYNTHETIC4, 16 and 64 of Do et al. 2013 to a folder, as Parquet files
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "json", "svg"])]
+    tables: Option<PathBuf>,
     /// Make tables of 1/N of the paper's rows
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=100_000))]
     scale: u64,
@@ -91,6 +98,9 @@ pub(crate) async fn run(args: ReproArgs) -> Result<(), CliError> {
 }
 
 fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
+    if let Some(folder) = &args.tables {
+        return write_tables(folder, args.scale);
+    }
     let names = chosen(&args.names).map_err(|error| refused(&error))?;
     args.json.iter().try_for_each(|path| check_folder(path))?;
     args.svg.iter().try_for_each(|path| check_picture(path))?;
@@ -123,6 +133,32 @@ fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
         ));
     }
     args.svg.iter().try_for_each(|path| draw(&reports, path))
+}
+
+/// Writes the tables of whole numbers that the experiments of Do et al. 2013 scan.
+fn write_tables(folder: &Path, scale: u64) -> Result<(), CliError> {
+    std::fs::create_dir_all(folder).map_err(|error| CliError::file(folder, error))?;
+    for columns in [4, 16, 64] {
+        let path = folder.join(format!("synthetic{columns}.parquet"));
+        let fields = (1..=columns).map(|column| Field::new(format!("column_{column}"), DataType::Int32, false));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut sink = Sink::file(&path)?;
+        let mut writer = row_writer(Format::Parquet, &schema, &mut sink)?;
+        let mut rows = 0;
+        for values in synthetic(columns, scale) {
+            let column = |column: usize| -> ArrayRef {
+                Arc::new(values.iter().skip(column).step_by(columns).copied().collect::<Int32Array>())
+            };
+            let batch = RecordBatch::try_new(Arc::clone(&schema), (0..columns).map(column).collect());
+            let batch = batch.map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
+            writer.write(&batch)?;
+            rows += batch.num_rows() as u64;
+        }
+        writer.finish()?;
+        sink.finish()?;
+        terminal::tell(format_args!("{}: {} rows of {columns} columns", path.display(), terminal::grouped(rows)));
+    }
+    Ok(())
 }
 
 fn draw(reports: &[Report], path: &Path) -> Result<(), CliError> {

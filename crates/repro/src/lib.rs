@@ -15,6 +15,7 @@ mod yoursql;
 
 pub use figure::{Chart, Claim, Figure, FigureKind, Line, Missing, Report, ReproSummary};
 pub use svg::{svg, svg_of};
+pub use table::synthetic;
 
 use pithead_emulate::{ModelError, PageError, ProfileError};
 

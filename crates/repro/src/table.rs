@@ -28,20 +28,30 @@ pub(crate) fn question(share: f64, scan: Scan) -> Question {
     Question { filter: 0, below: (share * f64::from(VALUES)).round() as i32, output: 1, scan }
 }
 
+/// The rows of `SYNTHETIC4`, `SYNTHETIC16` or `SYNTHETIC64`, by their number of columns, as the experiments scan them: values row by
+/// row, some rows at a time. `scale` divides the paper's number of rows.
+pub fn synthetic(columns: usize, scale: u64) -> impl Iterator<Item = Vec<i32>> {
+    const ROWS_AT_ONCE: usize = 8_192;
+    Synthetic { columns, rows: (ROWS / scale.max(1)).max(1) }.rows(ROWS_AT_ONCE)
+}
+
 impl Synthetic {
+    /// Values row by row, so many rows at a time.
+    fn rows(self, at_once: usize) -> impl Iterator<Item = Vec<i32>> {
+        let (mut random, mut left) = (Random::new(SEED), self.rows);
+        std::iter::from_fn(move || {
+            let rows = left.min(at_once as u64);
+            left -= rows;
+            (rows > 0).then(|| (0..rows as usize * self.columns).map(|_| random.below(VALUES) as i32).collect())
+        })
+    }
+
     /// Makes the table in a layout, and has every question look at each page. Gives what each took and found.
     pub(crate) fn count(&self, layout: Layout, questions: &[Question]) -> Result<Vec<(Work, Answer)>, ReproError> {
         let empty = Work { page_bytes: PAGE_BYTES as u64, ..Work::default() };
         let mut counted = vec![(empty, Answer::default()); questions.len()];
-        let mut random = Random::new(SEED);
-        let mut values = Vec::new();
         let mut bytes = vec![0; PAGE_BYTES];
-        let mut left = self.rows;
-        while left > 0 {
-            let rows = left.min(Layout::rows_max(self.columns) as u64);
-            left -= rows;
-            values.clear();
-            values.extend((0..rows as usize * self.columns).map(|_| random.below(VALUES) as i32));
+        for values in self.rows(Layout::rows_max(self.columns)) {
             layout.write(self.columns, &values, &mut bytes);
             let page = Page::open(&bytes)?;
             for (question, (work, answer)) in questions.iter().zip(&mut counted) {
@@ -65,4 +75,19 @@ impl Synthetic {
 /// As many pages that only have to be read.
 pub(crate) fn blank(page_bytes: u64, pages: usize) -> Work {
     Work { page_bytes, pages: vec![PageWork::default(); pages], ..Work::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_that_are_scanned() {
+        let values: Vec<i32> = synthetic(4, 40_000).flatten().collect();
+        assert_eq!(values.len(), 4 * 10_000);
+        let found = Synthetic { columns: 4, rows: 10_000 }.count(Layout::Nsm, &[question(0.1, Scan::Average)]).unwrap();
+        let passing = values.chunks(4).filter(|row| row[0] < 100_000).count() as u64;
+        assert_eq!(found[0].1.rows, passing);
+        assert_eq!(synthetic(64, u64::MAX).map(|values| values.len()).collect::<Vec<_>>(), [64]);
+    }
 }
