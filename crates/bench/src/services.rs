@@ -1,8 +1,8 @@
 //! `pithead bench services`: what background services cost the foreground, under each policy that places them.
 //!
-//! After Park et al. 2022 (BTS; see `docs/bibliography.md`): put() of 16 KiB by a number of host threads, and a service that always has
-//! something to do: the scrub, and then deduplication, which is the service of that work. The scheduler's simulator runs the same
-//! policies, with what was measured of this drive.
+//! After Park et al. 2022 (BTS; see `docs/bibliography.md`): put() of 16 KiB by a number of host threads, beside deduplication that always
+//! has something to do, by chunks of 1 KiB (light) and of 0.5 KiB (heavy). The scheduler's simulator runs the same policies, with what was
+//! measured of this drive, and over the four cores of that work.
 
 mod dedup;
 mod puts;
@@ -12,7 +12,7 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pithead_embed::{BackgroundOrder, BackgroundStatus, EmbedOptions, Target, background};
+use pithead_embed::{BackgroundOrder, BackgroundStatus, DedupSettings, EmbedOptions, Target, background};
 use pithead_model::{Blame, Fault, boxed};
 use pithead_observe::ProcessUse;
 use pithead_policy::background::BackgroundPolicy;
@@ -30,9 +30,12 @@ use report::ServicesReport;
 
 /// Bytes of a value that is put, as in Park et al. 2022.
 const VALUE_BYTES: usize = 16 << 10;
-/// Values that services read, of 1 MiB each, no two of which are alike.
+/// Values that are looked at, of 1 MiB each, no two of which are alike.
 const STORED: usize = 192;
+/// The service that is measured.
 const DEDUP: &str = "dedup";
+/// Light and heavy work.
+const CHUNKS: [&str; 2] = ["1KiB", "0.5KiB"];
 /// How long a policy has to settle.
 const SETTLE: Duration = Duration::from_millis(700);
 /// How long puts go on before anything is measured.
@@ -40,7 +43,8 @@ const WARM_UP_SECONDS: f64 = 3.0;
 /// How often cores are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// The last one is the default.
-pub(crate) const POLICIES: [&str; 4] = ["none", "bts", "shares:0.2", "tail:1.2"];
+pub(crate) const POLICIES: [&str; 4] = ["none", "bts", "shares:0.2", BEST];
+const BEST: &str = "tail:1.2";
 /// Threads that put one value after the other, as fast as they are answered.
 pub(crate) const FULL_THREADS: usize = 16;
 
@@ -57,6 +61,8 @@ pub struct ServicesOptions {
     pub threads: Vec<usize>,
     /// Values that each thread puts in a second, at random moments.
     pub rate: f64,
+    /// The drive's cores, such as `0-3`; none: all of the machine's.
+    pub cores: Option<String>,
     /// Where the files are that are stored and deduplicated.
     pub files: PathBuf,
     /// Where to write everything as JSON.
@@ -66,15 +72,17 @@ pub struct ServicesOptions {
 /// Puts under one policy.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
-    /// None: services were paused.
+    /// How values are cut by the deduplication beside.
+    pub(crate) chunks: &'static str,
+    /// None: it was paused.
     pub(crate) policy: Option<&'static str>,
     pub(crate) threads: usize,
     /// Values a second of each thread; none: as fast as they are answered.
     pub(crate) rate: Option<f64>,
     pub(crate) latencies: Latencies,
     pub(crate) puts_s: f64,
-    /// What the service read.
-    pub(crate) scrub_mb_s: f64,
+    /// What deduplication looked at.
+    pub(crate) dedup_mb_s: f64,
     /// Shares of each core, as the drive sees them, on average.
     pub(crate) foreground: Vec<f64>,
     pub(crate) background: Vec<f64>,
@@ -84,30 +92,45 @@ pub(crate) struct Measured {
     pub(crate) client_cores: f64,
 }
 
+/// Deduplication while nobody puts.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Alone {
+    pub(crate) chunks: &'static str,
+    pub(crate) mb_s: f64,
+    /// Microseconds of a step.
+    pub(crate) step_us: f64,
+}
+
 /// Measures, prints tables and writes the JSON.
 #[boxed(?Send)]
 pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
-    let mut bench = Bench::start(options).await?;
+    // What is wrong is said before minutes of measuring.
+    let files = dedup::found(&options.files)?;
+    if let Some(path) = &options.json {
+        std::fs::File::options().append(true).create(true).open(path).map_err(|error| io(path, &error))?;
+    }
+    let mut bench = Bench::start(options, machine.cores).await?;
     let mut report = ServicesReport::new(machine, options);
-    for threads in &options.threads {
+    for chunks in CHUNKS {
+        bench.deduplicate(chunks).await?;
+        report.alone.push(bench.alone().await?);
+        for threads in &options.threads {
+            for policy in all_policies() {
+                report.measured.push(bench.median(policy, *threads, Some(options.rate)).await?);
+            }
+        }
         for policy in all_policies() {
-            report.measured.push(bench.median(policy, *threads, Some(options.rate)).await?);
+            report.full_load.push(bench.median(policy, FULL_THREADS, None).await?);
         }
     }
-    for policy in all_policies() {
-        report.full_load.push(bench.median(policy, FULL_THREADS, None).await?);
-    }
-    report.scrub_alone_mb_s = bench.scrub_alone().await?;
-    report.step_us = bench.step_us().await?;
-    for policy in [None, Some(POLICIES[POLICIES.len() - 1])] {
+    for policy in [None, Some(BEST)] {
         bench.choose(policy).await?;
         report.queries.push(queries::measure(&bench.drive, policy, options.seconds * options.runs as f64).await?);
     }
-    report.beside_dedup = dedup::puts(&mut bench, options).await?;
     bench.drive.stop()?;
-    let (directory, files) = (options.directory.clone(), options.files.clone());
+    let directory = options.directory.clone();
     let saved = tokio::task::spawn_blocking(move || dedup::save(&directory, &files)).await;
     report.saved = saved.map_err(|lost| Fault::bug(lost.to_string()))??;
     report.finish();
@@ -119,7 +142,7 @@ pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Without services, then each policy.
+/// Without deduplication, then each policy.
 fn all_policies() -> impl Iterator<Item = Option<&'static str>> {
     std::iter::once(None).chain(POLICIES.map(Some))
 }
@@ -128,22 +151,24 @@ struct Bench<'a> {
     options: &'a ServicesOptions,
     drive: DriveProcess,
     port: u16,
-    /// The service that is measured.
-    service: &'static str,
+    /// How values are cut.
+    chunks: &'static str,
     _folder: tempfile::TempDir,
 }
 
 impl<'a> Bench<'a> {
-    /// A drive whose scrub begins a new round as soon as one is over, with values to read.
-    async fn start(options: &'a ServicesOptions) -> Result<Self, Fault> {
+    /// A drive with values to look at.
+    async fn start(options: &'a ServicesOptions, cores: usize) -> Result<Self, Fault> {
         std::fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let folder = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let port = free_port()?;
         let program = std::env::current_exe().map_err(|error| io(Path::new("pithead"), &error))?;
         let kinetic = format!("127.0.0.1:{port}");
-        let arguments = ["--kinetic", &kinetic, "--kinetic-tls", "127.0.0.1:0", "--scrub-period", "1ms"];
+        let cores = options.cores.clone().unwrap_or_else(|| format!("0-{}", cores.saturating_sub(1)));
+        let arguments = ["--kinetic", &kinetic, "--kinetic-tls", "127.0.0.1:0", "--cores", &cores];
         let drive = DriveProcess::start(&program, &folder.path().join("drive"), &arguments)?;
-        let bench = Bench { options, drive, port, service: "scrub", _folder: folder };
+        let bench = Bench { options, drive, port, chunks: CHUNKS[0], _folder: folder };
+        bench.tell(BackgroundOrder::Pause("scrub".to_owned())).await?;
         let mut caller = Caller::connect(bench.server()).await?;
         for number in 0..STORED {
             let mut value = vec![0; 1 << 20];
@@ -174,14 +199,20 @@ impl<'a> Bench<'a> {
         answers.pop().ok_or_else(|| Fault::new(Blame::Bug, "a drive did not answer"))?.1
     }
 
-    /// Services run under a policy, or rest.
+    /// Values are cut so from now on.
+    async fn deduplicate(&mut self, chunks: &'static str) -> Result<(), Fault> {
+        self.chunks = chunks;
+        let settings = DedupSettings { chunks: chunks.to_owned(), domains: Vec::new(), kinetic: true };
+        self.tell(BackgroundOrder::Deduplicate(settings)).await.map(drop)
+    }
+
+    /// Deduplication runs under a policy, or rests.
     async fn choose(&self, policy: Option<&'static str>) -> Result<(), Fault> {
-        let service = || self.service.to_owned();
         match policy {
-            None => self.tell(BackgroundOrder::Pause(service())).await?,
+            None => self.tell(BackgroundOrder::Pause(DEDUP.to_owned())).await?,
             Some(policy) => {
                 self.tell(BackgroundOrder::Policy(policy.to_owned())).await?;
-                self.tell(BackgroundOrder::Start(service())).await?
+                self.tell(BackgroundOrder::Start(DEDUP.to_owned())).await?
             }
         };
         tokio::time::sleep(SETTLE).await;
@@ -203,81 +234,119 @@ impl<'a> Bench<'a> {
 
     async fn measure(&self, policy: Option<&'static str>, puts: Puts) -> Result<Measured, Fault> {
         let (cpu, own) = (self.cpu_seconds(), ProcessUse::of_self().cpu_seconds);
-        let scrubbed = self.bytes_of(&self.tell(BackgroundOrder::Look).await?);
+        let before = progress(&self.tell(BackgroundOrder::Look).await?);
         let started = Instant::now();
         let seconds = self.options.seconds;
         let putting = tokio::task::spawn_blocking(move || put_all(puts, seconds));
-        let (foreground, background) = self.watch(started + Duration::from_secs_f64(seconds)).await?;
+        let watched = self.watch(before, started + Duration::from_secs_f64(seconds)).await?;
         let mut latencies = putting.await.map_err(|lost| Fault::bug(lost.to_string()))??;
         let took = started.elapsed().as_secs_f64();
-        let bytes = self.bytes_of(&self.tell(BackgroundOrder::Look).await?) - scrubbed;
         let count = latencies.len() as f64;
         Ok(Measured {
+            chunks: self.chunks,
             policy,
             threads: puts.threads,
             rate: puts.rate,
             latencies: Latencies::of(&mut latencies),
             puts_s: count / took,
-            scrub_mb_s: bytes as f64 / took / 1e6,
-            foreground,
-            background,
+            dedup_mb_s: watched.done.bytes as f64 / seconds / 1e6,
+            foreground: watched.foreground,
+            background: watched.background,
             cpu_us: (self.cpu_seconds() - cpu) / count.max(1.0) * 1e6,
             client_cores: (ProcessUse::of_self().cpu_seconds - own) / took,
         })
-    }
-
-    /// Bytes that the service has worked over.
-    fn bytes_of(&self, status: &BackgroundStatus) -> u64 {
-        status.services.iter().find(|service| service.name == self.service).map_or(0, |service| service.bytes)
     }
 
     fn cpu_seconds(&self) -> f64 {
         ProcessUse::of_process(self.drive.id()).cpu_seconds
     }
 
-    /// Looks at the cores until then; means of their shares.
-    async fn watch(&self, until: Instant) -> Result<(Vec<f64>, Vec<f64>), Fault> {
-        let (mut foreground, mut background, mut looks) = (Vec::new(), Vec::new(), 0.0);
+    /// Looks at the cores and at deduplication until then.
+    async fn watch(&self, mut before: Progress, until: Instant) -> Result<Watched, Fault> {
+        let (mut watched, mut looks) = (Watched::default(), 0.0);
         while Instant::now() < until {
             tokio::time::sleep(LOOK.min(until - Instant::now())).await;
-            let status = self.tell(BackgroundOrder::Look).await?;
-            if is_idle(&status, DEDUP) && self.service == DEDUP {
+            let mut status = self.tell(BackgroundOrder::Look).await?;
+            watched.done += progress(&status) - before;
+            if is_idle(&status) {
                 // Everything is looked at once more, as if it were new.
                 self.tell(BackgroundOrder::Stop(DEDUP.to_owned())).await?;
-                self.tell(BackgroundOrder::Start(DEDUP.to_owned())).await?;
+                status = self.tell(BackgroundOrder::Start(DEDUP.to_owned())).await?;
             }
+            before = progress(&status);
             let cores = status.cores;
-            foreground.resize(cores.len(), 0.0);
-            background.resize(cores.len(), 0.0);
+            watched.foreground.resize(cores.len(), 0.0);
+            watched.background.resize(cores.len(), 0.0);
             for (index, core) in cores.iter().enumerate() {
-                foreground[index] += core.foreground;
-                background[index] += core.background;
+                watched.foreground[index] += core.foreground;
+                watched.background[index] += core.background;
             }
             looks += 1.0;
         }
-        let means = |sums: Vec<f64>| sums.into_iter().map(|sum| sum / looks).collect();
-        Ok((means(foreground), means(background)))
+        watched.foreground.iter_mut().chain(&mut watched.background).for_each(|share| *share /= looks);
+        Ok(watched)
     }
 
-    /// Megabytes a second of the scrub while nobody puts.
-    async fn scrub_alone(&self) -> Result<f64, Fault> {
-        self.choose(Some("shares:1")).await?;
-        let (before, started) = (self.bytes_of(&self.tell(BackgroundOrder::Look).await?), Instant::now());
-        tokio::time::sleep(Duration::from_secs_f64(self.options.seconds)).await;
-        let bytes = self.bytes_of(&self.tell(BackgroundOrder::Look).await?) - before;
-        Ok(bytes as f64 / started.elapsed().as_secs_f64() / 1e6)
-    }
-
-    /// Microseconds of a step of the scrub.
-    async fn step_us(&self) -> Result<f64, Fault> {
-        let status = self.tell(BackgroundOrder::Look).await?;
-        let scrub = status.services.iter().find(|service| service.name == "scrub");
-        Ok(scrub.map_or(f64::NAN, |scrub| scrub.busy_ns as f64 / 1e3 / (scrub.steps as f64).max(1.0)))
+    /// Deduplication under the best policy while nobody puts.
+    async fn alone(&self) -> Result<Alone, Fault> {
+        self.choose(Some(BEST)).await?;
+        let seconds = self.options.seconds * self.options.runs as f64;
+        let before = progress(&self.tell(BackgroundOrder::Look).await?);
+        let done = self.watch(before, Instant::now() + Duration::from_secs_f64(seconds)).await?.done;
+        let alone = Alone {
+            chunks: self.chunks,
+            mb_s: done.bytes as f64 / seconds / 1e6,
+            step_us: done.busy_ns as f64 / 1e3 / (done.steps as f64).max(1.0),
+        };
+        println!("{} alone: {:.0} MB/s, {:.0} µs a step", alone.chunks, alone.mb_s, alone.step_us);
+        Ok(alone)
     }
 }
 
-fn is_idle(status: &BackgroundStatus, service: &str) -> bool {
-    status.services.iter().any(|one| one.name == service && one.activity == "idle")
+/// What was seen of a drive's services.
+#[derive(Default)]
+struct Watched {
+    foreground: Vec<f64>,
+    background: Vec<f64>,
+    done: Progress,
+}
+
+/// What deduplication has done: bytes that it looked at, steps, and the time that these took.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    bytes: u64,
+    steps: u64,
+    busy_ns: u64,
+}
+
+impl std::ops::Sub for Progress {
+    type Output = Progress;
+
+    fn sub(self, before: Progress) -> Progress {
+        // A round that began anew counts from 0.
+        let since = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+        Progress {
+            bytes: since(self.bytes, before.bytes),
+            steps: since(self.steps, before.steps),
+            busy_ns: since(self.busy_ns, before.busy_ns),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Progress {
+    fn add_assign(&mut self, more: Progress) {
+        (self.bytes, self.steps, self.busy_ns) =
+            (self.bytes + more.bytes, self.steps + more.steps, self.busy_ns + more.busy_ns);
+    }
+}
+
+fn progress(status: &BackgroundStatus) -> Progress {
+    let service = status.services.iter().find(|service| service.name == DEDUP);
+    service.map_or_else(Progress::default, |it| Progress { bytes: it.bytes, steps: it.steps, busy_ns: it.busy_ns })
+}
+
+fn is_idle(status: &BackgroundStatus) -> bool {
+    status.services.iter().any(|one| one.name == DEDUP && one.activity == "idle")
 }
 
 /// A policy by the name that it is measured under.

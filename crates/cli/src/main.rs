@@ -53,6 +53,7 @@ mod secret_file;
 mod service;
 mod session;
 mod shell_files;
+mod simulate;
 mod sql;
 mod statements;
 mod status;

@@ -82,7 +82,7 @@ fn threads(command: &Command) -> usize {
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
         Command::Drive(DriveCommand::Aside(command)) => command.threads(),
         Command::Repair(args) => args.target.threads,
-        Command::Service(command) => command.target().threads,
+        Command::Service(command) => command.threads(),
         Command::Program(command) => command.target().threads,
         Command::Load(args) => args.target.threads,
         Command::Sql(args) => args.target.threads,

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::error::{CliError, say};
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
+use crate::simulate::{self, SimulateArgs};
 use crate::store_keys::key_words;
 use crate::target::{TargetArgs, must_exist};
 use crate::terminal;
@@ -43,6 +44,14 @@ const CHUNKS: &str = "cdc";
 /// What can be done with background services.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
+    #[command(flatten)]
+    Tell(ServiceOrder),
+    Simulate(SimulateArgs),
+}
+
+/// What drives are told of their services.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceOrder {
     Ls(ServiceLsArgs),
     Start(StartArgs),
     Pause(PauseArgs),
@@ -151,27 +160,36 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
 }
 
 impl ServiceCommand {
-    pub(crate) fn target(&self) -> &TargetArgs {
+    pub(crate) fn threads(&self) -> Option<usize> {
         match self {
-            ServiceCommand::Ls(args) => &args.target,
-            ServiceCommand::Start(args) => &args.target,
-            ServiceCommand::Pause(args) => &args.target,
-            ServiceCommand::Stop(args) => &args.target,
-            ServiceCommand::Limit(args) => &args.target,
-            ServiceCommand::Policy(args) => &args.target,
+            ServiceCommand::Tell(order) => order.target().threads,
+            ServiceCommand::Simulate(_) => Some(1),
+        }
+    }
+}
+
+impl ServiceOrder {
+    fn target(&self) -> &TargetArgs {
+        match self {
+            ServiceOrder::Ls(args) => &args.target,
+            ServiceOrder::Start(args) => &args.target,
+            ServiceOrder::Pause(args) => &args.target,
+            ServiceOrder::Stop(args) => &args.target,
+            ServiceOrder::Limit(args) => &args.target,
+            ServiceOrder::Policy(args) => &args.target,
         }
     }
 
     fn order(&self) -> BackgroundOrder {
         match self {
-            ServiceCommand::Ls(_) => BackgroundOrder::Look,
-            ServiceCommand::Start(args) => BackgroundOrder::Start(args.service.clone()),
-            ServiceCommand::Pause(args) => BackgroundOrder::Pause(args.service.clone()),
-            ServiceCommand::Stop(args) => BackgroundOrder::Stop(args.service.clone()),
-            ServiceCommand::Limit(args) => {
+            ServiceOrder::Ls(_) => BackgroundOrder::Look,
+            ServiceOrder::Start(args) => BackgroundOrder::Start(args.service.clone()),
+            ServiceOrder::Pause(args) => BackgroundOrder::Pause(args.service.clone()),
+            ServiceOrder::Stop(args) => BackgroundOrder::Stop(args.service.clone()),
+            ServiceOrder::Limit(args) => {
                 BackgroundOrder::Limit { service: args.service.clone(), bytes_per_second: args.bytes_per_second.0 }
             }
-            ServiceCommand::Policy(args) => BackgroundOrder::Policy(args.policy.clone()),
+            ServiceOrder::Policy(args) => BackgroundOrder::Policy(args.policy.clone()),
         }
     }
 
@@ -184,7 +202,7 @@ impl ServiceCommand {
 
     /// What deduplication is to look at from now on; none: nothing is said of that.
     fn settings(&self) -> Result<Option<DedupSettings>, CliError> {
-        let ServiceCommand::Start(args) = self else { return Ok(None) };
+        let ServiceOrder::Start(args) = self else { return Ok(None) };
         let (domains, kinetic) = (args.domain.clone(), args.kinetic);
         if domains.is_empty() && !kinetic && args.chunks.is_none() {
             return Ok(None);
@@ -200,23 +218,30 @@ impl ServiceCommand {
     /// What was done, of a drive.
     fn done(&self) -> String {
         match self {
-            ServiceCommand::Ls(_) => String::new(),
-            ServiceCommand::Start(args) => format!("started {}", args.service),
-            ServiceCommand::Pause(args) => format!("paused {}", args.service),
-            ServiceCommand::Stop(args) => format!("stopped {}", args.service),
-            ServiceCommand::Limit(args) => match args.bytes_per_second.0 {
+            ServiceOrder::Ls(_) => String::new(),
+            ServiceOrder::Start(args) => format!("started {}", args.service),
+            ServiceOrder::Pause(args) => format!("paused {}", args.service),
+            ServiceOrder::Stop(args) => format!("stopped {}", args.service),
+            ServiceOrder::Limit(args) => match args.bytes_per_second.0 {
                 Some(limit) => format!("limited {} to {}/s", args.service, Bytes(limit)),
                 None => format!("{} has no limit", args.service),
             },
-            ServiceCommand::Policy(args) => format!("cores are chosen by {}", args.policy),
+            ServiceOrder::Policy(args) => format!("cores are chosen by {}", args.policy),
         }
     }
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
+    match command {
+        ServiceCommand::Tell(order) => tell(order).await,
+        ServiceCommand::Simulate(args) => simulate::run(&args),
+    }
+}
+
+async fn tell(command: ServiceOrder) -> Result<(), CliError> {
     let answers = ask_in_turn(command.target(), &command.orders()?).await?;
-    for (label, answer) in answers.iter().filter(|_| !matches!(command, ServiceCommand::Ls(_))) {
+    for (label, answer) in answers.iter().filter(|_| !matches!(command, ServiceOrder::Ls(_))) {
         let Ok(statuses) = answer else { continue };
         terminal::tell(format_args!("{} at {label}", command.done()));
         if let Some(replaced) = replaced(statuses) {
@@ -224,8 +249,8 @@ pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
         }
     }
     let answers = last_of(answers);
-    let ServiceCommand::Ls(args) = &command else {
-        if let (ServiceCommand::Start(_), Target::Data(data)) = (&command, command.target().target())
+    let ServiceOrder::Ls(args) = &command else {
+        if let (ServiceOrder::Start(_), Target::Data(data)) = (&command, command.target().target())
             && answers.iter().any(|(_, answer)| answer.is_ok())
         {
             terminal::tell(ends_with_the_command(&data));

@@ -1,16 +1,13 @@
-//! Deduplication: what it saves of real files and what it costs to read them afterwards; and the puts of Park et al. 2022 beside it, with
-//! chunks of 1 KiB (light) and 0.5 KiB (heavy).
+//! Deduplication: what it saves of real files, and what it costs to read them afterwards.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pithead_embed::{BackgroundOrder, DedupSettings};
 use pithead_model::{Blame, Fault};
 use pithead_store::{Chunking, Dedup, DedupOptions, DiskStore, Durability, Key, Store, StoreOptions, Write};
 use serde::Serialize;
 
-use super::{Bench, Measured, ServicesOptions};
 use crate::tables::io;
 
 /// Files that are stored, in all, and each.
@@ -20,8 +17,6 @@ const FILE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=16 << 20;
 const READS: usize = 5;
 const STEP_BYTES: u64 = 64 << 10;
 const CHUNKINGS: [Chunking; 3] = [Chunking::ContentDefined, Chunking::Kib, Chunking::HalfKib];
-/// The policies that puts are measured under: those of Park et al. 2022, whose drive runs without any or with BTS.
-const POLICIES: [&str; 2] = ["none", "bts"];
 
 /// Files that were stored and deduplicated.
 #[derive(Clone, Debug, Serialize)]
@@ -39,13 +34,6 @@ pub(super) struct Saved {
     pub(super) read_mb_s: [f64; 2],
 }
 
-/// Puts beside deduplication by fixed chunks.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PutsBeside {
-    pub(super) chunks: String,
-    pub(super) measured: Measured,
-}
-
 impl Saved {
     pub(super) fn share(&self) -> f64 {
         1.0 - self.stored_bytes as f64 / (self.bytes as f64).max(1.0)
@@ -56,13 +44,9 @@ impl Saved {
     }
 }
 
-/// Stores the files of a folder, and deduplicates them in each way. Blocks.
-pub(super) fn save(directory: &Path, files: &Path) -> Result<Vec<Saved>, Fault> {
-    let found = found(files)?;
-    if found.is_empty() {
-        return Err(Fault::new(Blame::User, format!("{} has no files that could be stored", files.display())));
-    }
-    CHUNKINGS.into_iter().map(|chunking| save_by(directory, &found, chunking)).collect()
+/// Stores files, and deduplicates them in each way. Blocks.
+pub(super) fn save(directory: &Path, files: &[(PathBuf, u64)]) -> Result<Vec<Saved>, Fault> {
+    CHUNKINGS.into_iter().map(|chunking| save_by(directory, files, chunking)).collect()
 }
 
 fn save_by(directory: &Path, files: &[(PathBuf, u64)], chunking: Chunking) -> Result<Saved, Fault> {
@@ -114,9 +98,9 @@ fn read_all(store: &DiskStore, keys: &[Key]) -> Result<f64, Fault> {
 }
 
 /// Files below a folder with their bytes, in order, until there are enough.
-fn found(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Fault> {
+pub(super) fn found(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Fault> {
     let (mut folders, mut files, mut bytes) = (vec![folder.to_path_buf()], Vec::new(), 0);
-    while let Some(folder) = folders.pop() {
+    while let Some(folder) = folders.pop().filter(|_| bytes <= FILES_BYTES_MAX) {
         // What may not be read is left out.
         let Ok(listed) = std::fs::read_dir(&folder) else { continue };
         let mut paths: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -125,16 +109,16 @@ fn found(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Fault> {
             let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
             if meta.is_dir() {
                 folders.push(path);
-            } else if meta.is_file() && FILE_BYTES.contains(&meta.len()) {
+            } else if meta.is_file() && FILE_BYTES.contains(&meta.len()) && bytes <= FILES_BYTES_MAX {
                 bytes += meta.len();
                 files.push((path, meta.len()));
             }
-            if bytes > FILES_BYTES_MAX {
-                return Ok(files);
-            }
         }
     }
-    Ok(files)
+    match files.is_empty() {
+        true => Err(Fault::new(Blame::User, format!("{} has no files that could be stored", folder.display()))),
+        false => Ok(files),
+    }
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
@@ -145,23 +129,4 @@ fn folder_bytes(folder: &Path) -> u64 {
             Some(if meta.is_dir() { folder_bytes(&entry.path()) } else { meta.blocks() * 512 })
         })
         .sum()
-}
-
-/// Puts beside deduplication that always has something to do.
-pub(super) async fn puts(bench: &mut Bench<'_>, options: &ServicesOptions) -> Result<Vec<PutsBeside>, Fault> {
-    bench.tell(BackgroundOrder::Pause("scrub".to_owned())).await?;
-    bench.service = super::DEDUP;
-    let mut all = Vec::new();
-    for chunking in [Chunking::Kib, Chunking::HalfKib] {
-        let chunks = chunking.to_string();
-        let settings = DedupSettings { chunks: chunks.clone(), domains: Vec::new(), kinetic: true };
-        bench.tell(BackgroundOrder::Deduplicate(settings)).await?;
-        for threads in &options.threads {
-            for policy in std::iter::once(None).chain(POLICIES.map(Some)) {
-                let measured = bench.median(policy, *threads, Some(options.rate)).await?;
-                all.push(PutsBeside { chunks: chunks.clone(), measured });
-            }
-        }
-    }
-    Ok(all)
 }

@@ -24,8 +24,11 @@ pub(crate) struct ServicesBenchArgs {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
     /// Values of 16 KiB that each thread puts in a second, at random moments
-    #[arg(long, value_name = "N", default_value_t = 100.0, value_parser = parse_scale)]
+    #[arg(long, value_name = "N", default_value_t = 300.0, value_parser = parse_scale)]
     rate: f64,
+    /// Cores of the drive, such as 0-3 [default: all]
+    #[arg(long, value_name = "CORES")]
+    cores: Option<String>,
     /// Folder whose files are stored and deduplicated, the first 400 MB of them
     #[arg(long, value_name = "DIR", default_value = "/usr")]
     files: PathBuf,
@@ -36,7 +39,7 @@ pub(crate) struct ServicesBenchArgs {
 
 /// What to measure.
 pub(super) fn options(args: ServicesBenchArgs) -> ServicesOptions {
-    let ServicesBenchArgs { directory, seconds, runs, threads, rate, files, json } = args;
+    let ServicesBenchArgs { directory, seconds, runs, threads, rate, cores, files, json } = args;
     let threads = threads.into_iter().map(usize::from).collect();
-    ServicesOptions { directory, seconds, runs: usize::from(runs), threads, rate, files, json }
+    ServicesOptions { directory, seconds, runs: usize::from(runs), threads, rate, cores, files, json }
 }

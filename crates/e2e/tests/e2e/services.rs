@@ -280,3 +280,34 @@ fn services_run_beside_loads_and_kills() {
     process.terminate();
     assert_eq!(done(&["check", &directory.path().display().to_string()]), "", "nothing is wrong");
 }
+
+/// The policies of drives on cores that nobody has.
+#[test]
+fn policies_are_tried_without_a_drive() {
+    let asked = ["service", "simulate", "--cores", "8", "--threads", "2,6", "--policy", "none,bts", "--seconds", "1", "--json"];
+    let outcomes =
+        |asked: &[&str]| -> Vec<Json> { done(asked).lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let found = outcomes(&asked);
+    let of = |threads: u64, policy: &str| {
+        let mut all = found.iter().filter(|it| it["scenario"]["threads"] == threads && it["policy"] == policy);
+        all.next().unwrap_or_else(|| panic!("no {policy} of {threads}"))["outcome"].clone()
+    };
+    assert_eq!((found.len(), of(2, "bts")["foreground"].as_array().unwrap().len()), (4, 8));
+    // Cores are idle, so steps need not wait where tasks do.
+    for threads in [2, 6] {
+        let mean = |policy: &str| of(threads, policy)["mean"].as_f64().unwrap();
+        assert!(mean("bts") < mean("none"), "{threads} threads: {} after {}", mean("bts"), mean("none"));
+    }
+    assert_eq!(outcomes(&asked), found, "a seed has one outcome");
+    assert_ne!(outcomes(&[&asked[..], &["--seed", "2"]].concat()), found);
+    let closed = outcomes(&[&asked[..], &["--closed", "--backlog", "endless"]].concat());
+    assert!(closed.iter().all(|it| it["closed"] == true && it["outcome"]["steps"].as_u64() > Some(0)), "{closed:?}");
+    for (wrong, expected) in [
+        (["--policy", "fair"], "expected none, bts, shares:SHARE"),
+        (["--backlog", "much"], "expected steps for each task, endless or none"),
+        (["--task-us", "0"], "expected a number above 0"),
+    ] {
+        let refused = run(&[&["service", "simulate"][..], &wrong[..]].concat());
+        assert!(refused.status.code() == Some(2) && said(&refused).contains(expected), "{wrong:?}: {}", said(&refused));
+    }
+}
