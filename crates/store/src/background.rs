@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::Core;
 
-/// Written-back data is durable after about this time, and all commits in the index.
+/// Written-back data is durable after about this time, and all commits in the index and in the journal.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// The pause after each step of compaction, so that the medium has time for other requests.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
@@ -42,12 +42,17 @@ impl Drop for Background {
 fn work(core: &Core, compacts: bool) {
     // After an error the thread waits longer, so that it does not call a broken medium all the time.
     let mut pause = FLUSH_AFTER;
+    let mut kept: Option<Instant> = None;
     while !wait(core, pause) {
         // One step of compaction at least, also where all the time something has to be made durable.
         let is_first = Cell::new(true);
         let goes_on = || compacts && (is_first.take() || pace(core));
         let done = core.make_durable().and_then(|()| core.compact(&goes_on));
-        core.keep_journal();
+        // While much is written, rounds follow one another at once, and a flush of the log keeps commits waiting.
+        if kept.is_none_or(|at| at.elapsed() >= FLUSH_AFTER) {
+            core.keep_journal();
+            kept = Some(Instant::now());
+        }
         match done {
             Ok(_) => pause = FLUSH_AFTER,
             Err(error) => {

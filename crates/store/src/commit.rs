@@ -128,6 +128,15 @@ impl Queue {
         self.alone(|| self.flush_written_back(core).and_then(|()| work()))
     }
 
+    /// Flushes large values that commits without a flush have named, so that less is left for [`Queue::alone_and_flushed`]. A flush
+    /// that fails will fail there again.
+    pub fn flush_ahead(&self, core: &Core) {
+        let extents = self.written_back.lock().clone();
+        if let Err(error) = core.segments.flush(&extents) {
+            tracing::debug!(%error, "large values cannot be flushed");
+        }
+    }
+
     fn commit_group(&self, core: &Core, group: Vec<(Request, Arc<Ticket>)>) {
         let _making = self.making.lock();
         if let Err(error) = core.refresh() {

@@ -13,7 +13,7 @@ use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
 use crate::format::io_error;
-use crate::index::{Action, Batch, Change, Depth, Index, NewValue, Spliced, StoredValue, Totals, corrupt};
+use crate::index::{Action, Batch, Change, Depth, Index, NewValue, Snapshot, Spliced, StoredValue, Totals, corrupt};
 use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::recipe::is_own;
@@ -27,10 +27,10 @@ const LOOKS_MAX: usize = 64;
 const RECIPES: u64 = u64::MAX;
 /// The number of bytes that are not durable in the index, from which on the background work makes them durable at once.
 const FLUSH_BYTES: u64 = 32 << 20;
-/// From so many bytes on, it does that once its last round began so long ago. Nobody commits meanwhile, so a little now and then keeps
-/// others waiting for less than much at one time.
-const SOON_BYTES: u64 = 2 << 20;
-const SOON_AFTER: Duration = Duration::from_millis(100);
+/// From so many bytes on, it does that once its last round began so long ago. Commits wait while redb prepares it, so a little now and
+/// then keeps them waiting for less than much at one time.
+const SOON_BYTES: u64 = 1 << 20;
+const SOON_AFTER: Duration = Duration::from_millis(50);
 
 /// A store without its threads.
 #[derive(Debug)]
@@ -193,10 +193,34 @@ impl Core {
     /// The same for the store itself, which leaves what was lost to be told to a writer.
     pub fn make_durable(&self) -> Result<(), StoreError> {
         if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
-            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Depth::Indexed, self.reserve_bytes)?;
+            self.durable_snapshot(|| ())?;
         }
         self.segments.unlink_forgotten();
         Ok(())
+    }
+
+    /// What the index shows, made durable with all that was written back. Commits wait while it is taken and while `between`
+    /// runs, but not for the medium.
+    pub fn durable_snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
+        self.check_writable()?;
+        self.queue.flush_ahead(self);
+        let taken = self.queue.alone_and_flushed(self, || {
+            self.refresh()?;
+            // What the snapshot does not name is never named again.
+            Ok((self.index.snapshot(between)?, self.segments.take_empty()))
+        });
+        let secured = taken.and_then(|(snapshot, empty)| match self.index.secure(&snapshot) {
+            Ok(()) => Ok((snapshot, empty)),
+            Err(error) => {
+                empty.into_iter().for_each(|file| self.segments.put_back_empty(file));
+                Err(error)
+            }
+        });
+        let (snapshot, empty) = secured.inspect_err(|_| self.queue.alone(|| self.reload_or_later()))?;
+        if !empty.is_empty() {
+            self.queue.alone(|| self.forget_empty(empty));
+        }
+        Ok(snapshot)
     }
 
     /// Takes care of the journal: flushes it, and writes a new base when one is needed. Failures are only logged, since
@@ -214,7 +238,7 @@ impl Core {
     /// Writes a new base of the journal. It makes everything durable that was written back. It may use one half of the
     /// reserve, since it mostly gives back more than that when it is done; the other half is left to deletes meanwhile.
     pub fn write_base(&self, journal: &Journal) -> Result<(), StoreError> {
-        journal.tend(self.reserve_bytes / 2, |between| self.queue.alone_and_flushed(self, || self.index.snapshot(between)))
+        journal.tend(self.reserve_bytes / 2, |between| self.durable_snapshot(between))
     }
 
     pub fn usage(&self) -> Result<StoreUse, StoreError> {
@@ -346,7 +370,7 @@ impl Core {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
         unshared.iter().for_each(|number| self.cache.forget(RECIPES, *number));
         if depth == Depth::Indexed {
-            self.forget_empty();
+            self.forget_empty(self.segments.take_empty());
         }
         // A segment without a value goes as soon as the index cannot name it any more after a crash.
         let has_room = depth == Depth::Logged && !dead.is_empty() && self.segments.has_empty();
@@ -359,9 +383,10 @@ impl Core {
         }
     }
 
-    /// Forgets files that nothing names any more. The store's thread unlinks them.
-    fn forget_empty(&self) {
-        for file in self.segments.take_empty() {
+    /// Forgets files that nothing names any more, unless something does. The store's thread unlinks them. Called while no
+    /// commit is made.
+    fn forget_empty(&self, files: Vec<u64>) {
+        for file in files {
             match self.index.names(file) {
                 Ok(false) => {
                     self.segments.forget(file);

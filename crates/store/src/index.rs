@@ -23,6 +23,7 @@ mod index_file;
 mod kept_entries;
 mod ledger;
 mod read;
+mod write_behind;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,12 +41,13 @@ use crate::{StoreError, Value};
 
 pub(crate) use self::apply::{Action, Batch, Change, Committed, Named, NewValue, Spliced, Was};
 pub(crate) use self::commit::Depth;
-use self::commit::Unflushed;
+use self::commit::{Made, Unflushed};
 pub(crate) use self::dedup_parts::{PartAt, Parts, Raw, ValuePart};
 pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
 pub(crate) use self::ledger::Totals;
 use self::read::decode;
+use self::write_behind::WriteBehind;
 
 /// Name of the file.
 pub(crate) const INDEX: &str = "index.redb";
@@ -111,11 +113,15 @@ pub(crate) struct Index {
     logging: AtomicU64,
 }
 
-/// The contents of the index at one moment, all of it durable.
+/// The contents of the index at one moment.
 pub(crate) struct Snapshot {
     pub read: ReadTransaction,
     /// The last commit in it.
     pub commit: u64,
+    /// The log that it names.
+    log: u64,
+    /// The file that it was written to.
+    behind: Arc<WriteBehind>,
 }
 
 impl Index {
@@ -157,8 +163,8 @@ impl Index {
 
     /// Makes a durable commit of one change to the tables.
     pub fn change<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T, Failure>) -> Result<T, StoreError> {
-        self.run_write(|database| {
-            let mut transaction = database.begin_write()?;
+        self.run_write(|opened| {
+            let mut transaction = opened.database.begin_write()?;
             set_durability(&mut transaction, true)?;
             let done = work(&transaction)?;
             transaction.commit()?;
@@ -169,8 +175,8 @@ impl Index {
     /// Records that this many bytes of a segment file were given back. The record is not durable by itself, since it
     /// only saves work.
     pub fn set_punched(&self, file: u64, punched: u64) -> Result<(), StoreError> {
-        self.run_write(|database| {
-            let mut transaction = database.begin_write()?;
+        self.run_write(|opened| {
+            let mut transaction = opened.database.begin_write()?;
             set_durability(&mut transaction, false)?;
             {
                 let mut segments = transaction.open_table(SEGMENTS)?;
@@ -206,22 +212,46 @@ impl Index {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// The contents of the index, made durable. The large values that it names must be durable already. No commit happens
-    /// while `between` runs: the commits before it are in the snapshot, and those after it are not.
+    /// The contents of the index, which [`Index::secure`] makes durable. The large values that it names must be durable
+    /// already. No commit happens while `between` runs: the commits before it are in the snapshot, and those after it are
+    /// not.
     pub fn snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
-        self.run_write(|database| {
-            let mut transaction = database.begin_write()?;
+        self.run_write(|opened| {
+            let mut transaction = opened.database.begin_write()?;
             set_durability(&mut transaction, true)?;
-            let read = database.begin_read()?;
+            let read = opened.database.begin_read()?;
             between();
             let commit = read.open_table(FACTS)?.get(COMMIT)?.map_or(0, |commit| commit.value());
             let log = self.name_log(&transaction)?;
-            transaction.commit()?;
-            self.logging.store(log, Ordering::Release);
-            self.durable.fetch_max(commit, Ordering::AcqRel);
-            self.unflushed.lock().are_durable(commit);
-            Ok(Snapshot { read, commit })
+            opened.behind.hold(|| transaction.commit())?;
+            Ok(Snapshot { read, commit, log, behind: opened.behind.clone() })
         })
+    }
+
+    /// Makes a snapshot durable, while commits go on.
+    pub fn secure(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        self.run_open(|opened| {
+            // What was lined up is given up when the file is opened again.
+            if !Arc::ptr_eq(&opened.behind, &snapshot.behind) {
+                let what = "the index failed before all of it was durable".to_string();
+                return Err(Failure::Store(StoreError::Index { path: self.medium.path().to_path_buf(), what }));
+            }
+            opened.behind.catch_up().map_err(|error| Failure::Redb(redb::Error::Io(error)))
+        })?;
+        let mut unflushed = self.unflushed.lock();
+        // A later commit may have become durable before, and have named another log.
+        if self.durable.fetch_max(snapshot.commit, Ordering::AcqRel) <= snapshot.commit {
+            self.logging.store(snapshot.log, Ordering::Release);
+        }
+        unflushed.are_durable(snapshot.commit);
+        Ok(())
+    }
+
+    /// The contents of the index, made durable as in [`Index::snapshot`].
+    pub fn durable_snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
+        let snapshot = self.snapshot(between)?;
+        self.secure(&snapshot)?;
+        Ok(snapshot)
     }
 
     /// Whether the file was opened again since the last call, so that it may show other commits.
@@ -249,10 +279,10 @@ impl Index {
 
     /// Runs a write transaction. A transaction that ends in a panic may have left redb's memory half changed, so its
     /// file is opened again.
-    fn run_write<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
+    fn run_write<T>(&self, work: impl FnOnce(&OpenIndex) -> Result<T, Failure>) -> Result<T, StoreError> {
         let done = {
             let opened = self.opened()?;
-            let done = caught(|| work(&opened.database));
+            let done = caught(|| work(&opened));
             opened.entries.forget();
             done
         };

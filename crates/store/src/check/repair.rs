@@ -137,7 +137,7 @@ pub(super) fn finish(
     let journal = Arc::new(Journal::open(medium.clone(), drive, commit)?);
     index.set_journal(journal.clone())?;
     if bad || journal.wants_base() {
-        journal.tend(0, |between| index.snapshot(between))?;
+        journal.tend(0, |between| index.durable_snapshot(between))?;
     }
     index.end_log()?;
     journal.close(index.durable_commit());

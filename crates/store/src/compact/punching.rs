@@ -75,12 +75,14 @@ impl Core {
     /// The next values of a segment from `at` on. What is dead according to them is so for good: all commits that they
     /// follow from are durable, so that neither a crash nor a failure of the index can undo one.
     fn durable_places(&self, file: u64, at: u64) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
-        self.queue.alone_and_flushed(self, || {
-            if self.index.unflushed_bytes().is_some() {
-                self.index.snapshot(|| ())?;
-            }
-            self.index.places(file, at, PLACES_MAX)
-        })
+        let shown = self.queue.alone(|| {
+            let is_durable = self.index.unflushed_bytes().is_none();
+            is_durable.then(|| self.index.places(file, at, PLACES_MAX)).transpose()
+        })?;
+        match shown {
+            Some(places) => Ok(places),
+            None => self.index.places_of(&self.durable_snapshot(|| ())?, file, at, PLACES_MAX),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod full;
 mod grouping;
 mod logged;
 mod rounds;
+mod snapshots;
 mod upgrading;
 
 use std::fs;

@@ -42,12 +42,21 @@ enum Way {
 /// again.
 #[derive(Debug, Default)]
 pub(super) struct Unflushed {
-    pub commits: Vec<(u64, Vec<Batch>)>,
-    pub bytes: u64,
+    pub commits: Vec<Made>,
+    /// Of all of them.
+    bytes: u64,
     /// The last of them that is durable by the log, or may be.
     logged: u64,
     /// Why commits without a flush had to be given up, until a caller was told.
     lost: Option<String>,
+}
+
+/// A commit that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub number: u64,
+    pub batches: Vec<Batch>,
+    bytes: u64,
 }
 
 /// An error, and the batches if they were not committed.
@@ -58,8 +67,8 @@ impl Index {
     /// was applied, unless the error says that this is not known; it has no batches then.
     pub fn commit(&self, batches: Vec<Batch>, depth: Depth) -> Result<Committed, Refused> {
         let (way, number) = (Cell::new(Way::Index { durable: false }), Cell::new(0));
-        let tried = self.run_write(|database| {
-            let mut transaction = database.begin_write()?;
+        let tried = self.run_write(|opened| {
+            let mut transaction = opened.database.begin_write()?;
             let mut committed = apply::apply(&transaction, &batches)?;
             let rows = std::mem::take(&mut committed.rows);
             number.set(committed.number);
@@ -196,7 +205,7 @@ impl Index {
     /// The number of batches that are kept to be repeated.
     #[cfg(test)]
     pub fn kept_for_test(&self) -> usize {
-        self.unflushed.lock().commits.iter().map(|(_, batches)| batches.len()).sum()
+        self.unflushed.lock().commits.iter().map(|made| made.batches.len()).sum()
     }
 
     /// Gives up what was committed without a flush, because its large values are lost. What is durable by the log stays.
@@ -245,15 +254,17 @@ fn won(batches: Vec<Batch>, committed: &Committed) -> Vec<Batch> {
 impl Unflushed {
     /// All commits up to this one are durable in the index.
     pub fn are_durable(&mut self, number: u64) {
-        self.commits.retain(|(other, _)| *other > number);
-        if self.commits.is_empty() {
-            self.bytes = 0;
-        }
+        self.keep(|made| made.number > number);
+    }
+
+    fn keep(&mut self, which: impl FnMut(&Made) -> bool) {
+        self.commits.retain(which);
+        self.bytes = self.commits.iter().map(|made| made.bytes).sum();
     }
 
     fn add(&mut self, number: u64, bytes: u64, batches: Vec<Batch>, logged: bool) {
         self.bytes += bytes;
-        self.commits.push((number, batches));
+        self.commits.push(Made { number, batches, bytes });
         if logged {
             self.logged = number;
         }
@@ -263,14 +274,11 @@ impl Unflushed {
     pub fn give_up(&mut self, why: &str) -> bool {
         let before = self.commits.len();
         let logged = self.logged;
-        self.commits.retain(|(number, _)| *number <= logged);
+        self.keep(|made| made.number <= logged);
         if self.commits.len() == before {
             return false;
         }
         self.lost = Some(why.to_string());
-        if self.commits.is_empty() {
-            self.bytes = 0;
-        }
         true
     }
 }

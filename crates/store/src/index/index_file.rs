@@ -1,11 +1,14 @@
 //! The index's file, opened by redb.
 
+use std::sync::Arc;
+
 use redb::{Builder, Database, Durability, ReadableDatabase as _, StorageBackend as _, WriteTransaction};
 
 use super::apply;
 use super::file::IndexFile;
 use super::kept_entries::KeptEntries;
-use super::{Batch, COMMIT, FACTS, Failure, caught, corrupt_index};
+use super::write_behind::WriteBehind;
+use super::{COMMIT, FACTS, Failure, Made, caught, corrupt_index};
 use crate::StoreError;
 use crate::blocks::CheckedFile;
 use crate::format::io_error;
@@ -17,6 +20,7 @@ pub(super) struct OpenIndex {
     pub entries: KeptEntries,
     pub database: Database,
     pub file: IndexFile,
+    pub behind: Arc<WriteBehind>,
     pub checked: CheckedFile,
 }
 
@@ -40,9 +44,9 @@ impl OpenIndex {
 }
 
 /// Repeats the commits that the index has lost, without a flush.
-pub(super) fn repeat(database: &Database, commits: &[(u64, Vec<Batch>)]) -> Result<(), Failure> {
+pub(super) fn repeat(database: &Database, commits: &[Made]) -> Result<(), Failure> {
     let last = database.begin_read()?.open_table(FACTS)?.get(COMMIT)?.map_or(0, |commit| commit.value());
-    for (_, batches) in commits.iter().filter(|(number, _)| *number > last) {
+    for Made { batches, .. } in commits.iter().filter(|made| made.number > last) {
         let mut transaction = database.begin_write()?;
         set_durability(&mut transaction, false)?;
         apply::apply(&transaction, batches)?;
@@ -66,7 +70,8 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
     if !create && file.is_empty().map_err(failed)? {
         return Err(corrupt_index(medium, "it is empty"));
     }
-    let checked = CheckedFile::open(file).map_err(failed)?;
+    let behind = Arc::new(WriteBehind::new(file));
+    let checked = CheckedFile::open(behind.clone()).map_err(failed)?;
     // redb would make an empty index of it.
     if !create && checked.len().map_err(failed)? == 0 {
         return Err(corrupt_index(medium, "it is cut off"));
@@ -74,7 +79,7 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
     let file = IndexFile::new(checked.clone());
     let opened = caught(|| Ok(Builder::new().set_cache_size(cache_bytes).create_with_backend(file.clone())?));
     let database = opened.map_err(|failure| failure.on(medium.path()))?;
-    let opened = OpenIndex { entries: KeptEntries::default(), database, file, checked: checked.clone() };
+    let opened = OpenIndex { entries: KeptEntries::default(), database, file, behind, checked: checked.clone() };
     if let Err(error) = checked.recovered() {
         opened.shut();
         return Err(failed(error));

@@ -3,14 +3,18 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
+use redb::{
+    AccessGuard, ReadOnlyTable, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    StorageError,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::dedup_parts::find;
-use super::failure::{A_PAGE, Failure, corrupt};
+use super::failure::{A_PAGE, Failure, caught, corrupt};
 use super::ledger::Totals;
 use super::{
-    ENTRIES, FACTS, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, StoredValue, VALUE_BYTES,
+    ENTRIES, FACTS, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, Snapshot, StoredValue,
+    VALUE_BYTES,
 };
 use crate::api::show_key;
 use crate::recipe::OWN;
@@ -40,17 +44,18 @@ impl Index {
 
     /// At most `limit` values of a segment file in order, from `offset` on: the place of each, and its key.
     pub fn places(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
-        self.run(|database| {
-            let places = database.begin_read()?.open_table(PLACES)?;
-            let rows = places.range((file, offset)..=(file, u64::MAX))?.take(limit);
-            rows.map(|row| {
-                let (at, held) = row?;
-                let (bytes, key) = held.value();
-                let offset = at.value().1;
-                Ok((ValueLocation { file, offset, bytes }, Key::copy_from_slice(key)))
-            })
-            .collect()
-        })
+        self.run(|database| places(&database.begin_read()?, file, offset, limit))
+    }
+
+    /// As [`Index::places`], by a snapshot.
+    pub fn places_of(
+        &self,
+        snapshot: &Snapshot,
+        file: u64,
+        offset: u64,
+        limit: usize,
+    ) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
+        caught(|| places(&snapshot.read, file, offset, limit)).map_err(|failure| self.failed(failure))
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<(StoredValue, Entry)>, StoreError> {
@@ -126,6 +131,18 @@ impl Index {
         });
         found.map_err(|error| name_key(error, key))
     }
+}
+
+fn places(read: &ReadTransaction, file: u64, offset: u64, limit: usize) -> Result<Vec<(ValueLocation, Key)>, Failure> {
+    let places = read.open_table(PLACES)?;
+    let rows = places.range((file, offset)..=(file, u64::MAX))?.take(limit);
+    rows.map(|row| {
+        let (at, held) = row?;
+        let (bytes, key) = held.value();
+        let offset = at.value().1;
+        Ok((ValueLocation { file, offset, bytes }, Key::copy_from_slice(key)))
+    })
+    .collect()
 }
 
 /// The part of a range in which clients have keys.

@@ -28,6 +28,8 @@ pub(crate) struct Journal {
     state: Mutex<JournalState>,
     /// Held while a base is written: there is one place for those that have no name yet.
     tending: Mutex<()>,
+    /// Held while the log is flushed: of a flush that fails, the medium tells only once, and the next one must know.
+    flushes: Mutex<()>,
 }
 
 /// Whether a commit is durable by the log.
@@ -76,7 +78,7 @@ impl Journal {
                 JournalState { next: u64::MAX, ..JournalState::default() }
             }
         };
-        let journal = Self { medium, drive, state: Mutex::new(state), tending: Mutex::default() };
+        let journal = Self { medium, drive, state: Mutex::new(state), tending: Mutex::default(), flushes: Mutex::default() };
         {
             let mut state = journal.state.lock();
             if state.log.is_none() && state.next != u64::MAX {
@@ -101,10 +103,24 @@ impl Journal {
 
     /// Flushes the journal, and records that the index's commit `number` is durable. Flushes nothing if nothing is new.
     pub fn mark(&self, number: u64) {
+        self.flush_ahead();
         self.mark_as(number, false);
     }
 
+    /// Flushes what the log has by now, while changes can be added to it, so that less is left for those that wait.
+    fn flush_ahead(&self) {
+        let _flushes = self.flushes.lock();
+        let state = self.state.lock();
+        let Some(log) = state.log.as_ref().filter(|_| state.dirty) else { return };
+        let files = [log.records.file.clone(), log.keys.file.clone()];
+        drop(state);
+        if let Err(error) = files.iter().try_for_each(|file| file.flush()) {
+            self.state.lock().fail("flushed", &error);
+        }
+    }
+
     fn mark_as(&self, number: u64, closing: bool) {
+        let _flushes = self.flushes.lock();
         let mut state = self.state.lock();
         let is_marked = !state.dirty && state.marked == number;
         let Some(log) = &mut state.log else { return };
@@ -120,6 +136,7 @@ impl Journal {
 
     /// Adds the changes of a commit to the log with this number, and makes them durable. `number` is the commit's.
     pub fn seal(&self, log_number: u64, number: u64, rows: &[Row]) -> Sealed {
+        let _flushes = self.flushes.lock();
         let mut state = self.state.lock();
         let Some(log) = state.log.as_mut().filter(|log| log.number == log_number) else { return Sealed::No };
         let before = log.records.at;
