@@ -109,7 +109,10 @@ impl Pace {
         }
         if let Some((name, limits)) = &self.profile {
             let latency = Duration::from_secs_f64(limits.read_latency_s);
-            device = device.standing_for(name).with_medium(limits.medium_bytes_per_s, latency, limits.page_buffer_bytes);
+            device = device
+                .standing_for(name)
+                .with_medium(limits.medium_bytes_per_s, latency, limits.page_buffer_bytes)
+                .with_polling(Duration::from_secs_f64(limits.poll_s));
         }
         Arc::new(device)
     }
@@ -121,7 +124,12 @@ impl Pace {
             None => "link not paced".to_owned(),
         };
         let profile = self.profile.as_ref().map(|(name, limits)| {
-            format!(", medium paced to {}, as a {name}", quantity_text("bytes_per_s", limits.medium_bytes_per_s))
+            let medium = quantity_text("bytes_per_s", limits.medium_bytes_per_s);
+            let polled = match limits.poll_s {
+                0.0 => String::new(),
+                interval => format!(", polled every {}", quantity_text("poll_s", interval)),
+            };
+            format!(", medium paced to {medium}{polled}, as a {name}")
         });
         format!("{link}{}{}", self.cpu_facts(), profile.unwrap_or_default())
     }
@@ -206,7 +214,12 @@ mod tests {
         assert_eq!(device.link_bits_per_second(), Some(4.4e9));
         assert_eq!(device.medium_bytes_per_second(), Some(1.56e9));
         assert!(device.cpu_share() < 0.5, "400 MHz of 2013: {}", device.cpu_share());
-        assert!(pace.facts().ends_with(" of its speed, medium paced to 1.56 GB/s, as a smart-ssd"), "{}", pace.facts());
+        let facts = pace.facts();
+        assert!(facts.ends_with(" of its speed, medium paced to 1.56 GB/s, polled every 10.0 ms, as a smart-ssd"), "{facts}");
+        assert_eq!(device.polled_every(), Some(Duration::from_millis(10)));
+        let newport = PaceArgs::default().of(Some(limits("newport").unwrap()));
+        assert_eq!(newport.device(2).polled_every(), None, "the device speaks first");
+        assert!(!newport.facts().contains("polled"), "{}", newport.facts());
         let rows = CountedWork { rows: 1_000_000, ..CountedWork::default() };
         assert_eq!(device.takes(&rows), Some(Duration::from_millis(100)), "40 cycles a row at 400 MHz");
         let said = PaceArgs { link: Some(Rate { bits_per_second: 1e9 }), cpu: Some(Share(0.5)), device: None };

@@ -71,6 +71,11 @@ pub trait Device: Send + Sync + Debug {
 
     /// The rate to which reads are paced, bytes a second.
     fn medium_bytes_per_second(&self) -> Option<f64>;
+
+    /// From one GET of a host that polls to the next. None: events go to their host as they come.
+    fn polled_every(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The real hardware as it is.
@@ -137,6 +142,7 @@ pub struct Paced {
     link: Option<PacedLink>,
     cpu: Option<PacedCpu>,
     medium: Option<PacedMedium>,
+    polled_every: Option<Duration>,
     profile: Option<String>,
 }
 
@@ -145,6 +151,11 @@ impl Paced {
     pub fn with_medium(self, bytes_per_second: f64, latency: Duration, buffer_bytes: u64) -> Self {
         let medium = PacedMedium::new(bytes_per_second, latency, buffer_bytes, Arc::clone(&self.native.clock));
         Self { medium: Some(medium), ..self }
+    }
+
+    /// Lets its hosts poll: a session's events wait for the next GET.
+    pub fn with_polling(self, interval: Duration) -> Self {
+        Self { polled_every: (!interval.is_zero()).then_some(interval), ..self }
     }
 
     /// Says that it stands for the device of a profile.
@@ -228,6 +239,10 @@ impl Device for Paced {
 
     fn medium_bytes_per_second(&self) -> Option<f64> {
         self.medium.as_ref().map(PacedMedium::bytes_per_second)
+    }
+
+    fn polled_every(&self) -> Option<Duration> {
+        self.polled_every
     }
 }
 

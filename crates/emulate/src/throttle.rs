@@ -27,6 +27,8 @@ pub struct Throttle {
     pub page_buffer_bytes: u64,
     /// What the link carries, bytes a second.
     pub link_bytes_per_s: f64,
+    /// From one GET of its host to the next, in seconds; 0: the device speaks first.
+    pub poll_s: f64,
     /// The device's memory, in bytes.
     pub memory_bytes: u64,
 }
@@ -81,6 +83,7 @@ impl Throttle {
             read_latency_s: parts.medium.read_latency_s.value,
             page_buffer_bytes: parts.memory.page_buffer_bytes.whole(),
             link_bytes_per_s: parts.link.bytes_per_s.value,
+            poll_s: parts.link.poll_s.value,
             memory_bytes,
         })
     }

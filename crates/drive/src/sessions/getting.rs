@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::resources::panic_fault;
 use crate::sessions::SessionServer;
 use crate::sessions::admission::Sessions;
+use crate::sessions::polling::Polling;
 use crate::sessions::running::{Around, Running};
 use crate::sessions::session::Session;
 use crate::sessions::slow::Watch;
@@ -50,7 +51,8 @@ impl SessionServer {
             session.queue.end();
         }
         let (sessions, metrics) = (Arc::clone(&self.sessions), Arc::clone(&self.metrics));
-        Ok(Box::pin(EventStream { session, sessions, metrics, ended: false }))
+        let polling = Polling::of(&self.resources.device);
+        Ok(Box::pin(EventStream { session, polling, sessions, metrics, ended: false }))
     }
 
     fn start_task(
@@ -81,6 +83,7 @@ impl SessionServer {
 /// A session's events. Dropping it before the end ends the session.
 struct EventStream {
     session: Arc<Session>,
+    polling: Option<Polling>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
     ended: bool,
@@ -94,7 +97,11 @@ impl Stream for EventStream {
             return Poll::Ready(None);
         }
         self.session.activity.touch(true);
-        let event = ready!(self.session.queue.poll_next(context));
+        let EventStream { session, polling, .. } = &mut *self;
+        let event = ready!(match polling {
+            Some(polling) => polling.poll(context, |context| session.queue.poll_next(context)),
+            None => session.queue.poll_next(context),
+        });
         self.session.activity.touch(false);
         let event = match (self.session.fault(), event) {
             (Some(fault), _) => Err(fault),

@@ -8,6 +8,7 @@ mod marking;
 mod meter;
 mod opening;
 mod partial_outputs;
+mod polling;
 mod queue;
 mod rounds;
 mod running;
