@@ -2,7 +2,7 @@
 //!
 //! The analyser puts into their place what they mean, so that no drive knows them. Of `now()`, `date_trunc` and `date_bin` it makes
 //! moments in microseconds, as SQL has them: nanoseconds do not reach the years of dates that they are compared with. Counts of a
-//! list's elements become signed, so that one can be taken from another.
+//! list's elements become signed, so that one can be taken from another. Aggregates of a list become one function that drives know.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
 
+use crate::list_aggregates::{is_planned, planned};
 use crate::octets::{octets, text_length};
 
 /// What such a function asks for.
@@ -46,12 +47,19 @@ pub(crate) fn by_type_udfs() -> impl Iterator<Item = ScalarUDF> {
 /// Whether an expression is a call of such a function.
 pub(crate) fn is_by_type(expr: &Expr) -> bool {
     let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr else { return false };
-    func.inner().is::<ByType>() || func.name() == NOW || OF_MOMENT.contains(&func.name()) || COUNTS.contains(&func.name())
+    is_planned(expr)
+        || func.inner().is::<ByType>()
+        || func.name() == NOW
+        || OF_MOMENT.contains(&func.name())
+        || COUNTS.contains(&func.name())
 }
 
 /// What a call of such a function is; none: it is none.
 pub(crate) fn by_type(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return Ok(None) };
+    if let Some(planned) = planned(expr) {
+        return Ok(Some(planned));
+    }
     if func.name() == NOW {
         let DataType::Timestamp(_, zone) = expr.get_type(schema)? else { return Ok(None) };
         return Ok(Some(cast(expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, zone))));

@@ -20,7 +20,7 @@ use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, lit,
 };
 
 use crate::wall_time::{as_given, each, moment_of, zone_of};
@@ -30,6 +30,11 @@ const NEAR: std::ops::RangeInclusive<i64> = i64::MIN / 1_000 + 1..=i64::MAX / 1_
 
 pub(crate) fn far_moments_udfs() -> [ScalarUDF; 3] {
     [Computed::Truncated, Computed::Binned, Computed::Part].map(Computed::udf)
+}
+
+/// A part of a moment.
+pub(crate) fn part_of(unit: &str, moment: Expr) -> Expr {
+    Computed::Part.udf().call(vec![lit(unit), moment])
 }
 
 /// Plans `extract(… FROM …)` as the `date_part` of these.

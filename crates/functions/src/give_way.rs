@@ -5,7 +5,8 @@
 //! cancel this one. So joins hand on their rows through a [`GiveWayExec`], which yields by time, and receive the rows
 //! of their probe side through another one, which cuts batches into pieces: the first one by the rows of the build side,
 //! which a third one counts, and the others by how long the join took for the last piece. Operators whose expressions
-//! make much data of each row receive their rows in small pieces, too ([`rows_at_once`]).
+//! make much data of each row receive their rows in small pieces, too ([`rows_at_once`]), and those that make rows of
+//! lists receive long lists in parts.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_
 
 use crate::bounded::rows_at_once;
 use crate::give_way_exec::{GiveWayExec, Times};
-use crate::long_lists::over_short_lists;
+use crate::long_lists::lists_in_parts;
 
 /// The most rows of a piece for a join that may look at many pairs before it has a row to hand on.
 const FILTERED_PIECE_ROWS_MAX: usize = 1_024;
@@ -47,7 +48,7 @@ impl PhysicalOptimizerRule for GiveWay {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             if node.is::<UnnestExec>() {
-                return Ok(Transformed::yes(above(over_short_lists(node)?)));
+                return Ok(Transformed::yes(above(with_lists_in_parts(node)?)));
             }
             if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() {
                 return Ok(Transformed::yes(above(node)));
@@ -97,6 +98,16 @@ fn with_probe_in_pieces(join: Arc<dyn ExecutionPlan>, rows: (usize, usize)) -> R
     let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build), Arc::new(pieces)];
     let join = replace_children_if_necessary(join, children)?;
     Ok(Arc::new(GiveWayExec::above(join, times)))
+}
+
+/// An operator that makes rows of lists, over rows whose lists are not too long for it.
+fn with_lists_in_parts(unnest: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let (Some(columns), [input]) = (unnest.downcast_ref::<UnnestExec>().and_then(lists_in_parts), &unnest.children()[..])
+    else {
+        return Ok(unnest);
+    };
+    let parts = GiveWayExec::lists(Arc::clone(input), columns);
+    replace_children_if_necessary(unnest, vec![Arc::new(parts)])
 }
 
 /// How many rows an operator should receive at a time, since it makes much data of each; none: as many as there are.

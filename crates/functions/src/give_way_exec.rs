@@ -1,4 +1,4 @@
-//! [`GiveWayExec`]: hands on rows unchanged, and lets other tasks run in between.
+//! [`GiveWayExec`]: hands on rows in their order, and lets other tasks run in between.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,6 +18,7 @@ use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::{Stream, StreamExt};
 
+use crate::long_lists::in_parts;
 use crate::pieces::Pieces;
 
 /// The longest time that a task goes on before others have their turn.
@@ -92,7 +93,7 @@ impl Times {
 }
 
 /// The place of a [`GiveWayExec`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Position {
     Above,
     /// Between a join and its probe side, whose rows it hands on in pieces: the rows of the first piece, and the most
@@ -100,6 +101,8 @@ enum Position {
     Below(usize, usize),
     /// Between a join and its build side, whose rows it counts.
     Build,
+    /// Below an operator that makes rows of lists: rows with long lists in these columns become several, with a part each.
+    Lists(Arc<[usize]>),
 }
 
 /// Hands on its input's rows in their order, and lets other tasks run in between.
@@ -126,14 +129,21 @@ impl GiveWayExec {
     pub(crate) fn build(input: Arc<dyn ExecutionPlan>, times: Arc<Times>) -> Self {
         Self { input, place: Position::Build, times }
     }
+
+    /// A [`GiveWayExec`] below an operator that makes rows of the lists in these columns.
+    pub(crate) fn lists(input: Arc<dyn ExecutionPlan>, columns: Arc<[usize]>) -> Self {
+        let times = Times::of(&input);
+        Self { input, place: Position::Lists(columns), times }
+    }
 }
 
 impl DisplayAs for GiveWayExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self.place {
+        f.write_str(match &self.place {
             Position::Above => "GiveWayExec",
             Position::Below(..) => "GiveWayExec: in pieces",
             Position::Build => "GiveWayExec: counted",
+            Position::Lists(_) => "GiveWayExec: lists in parts",
         })
     }
 }
@@ -178,13 +188,14 @@ impl ExecutionPlan for GiveWayExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let (times, turn) = (Arc::clone(&self.times), Turn::default());
-        Ok(match self.place {
+        Ok(match &self.place {
             Position::Above => Box::pin(Above { input, times, partition, turn }),
             Position::Below(rows, rows_max) => {
-                let pieces = Pieces::new(rows, rows_max);
+                let pieces = Pieces::new(*rows, *rows_max);
                 Box::pin(Below { input, times, partition, turn, pieces, has_begun: false })
             }
             Position::Build => Box::pin(Build { input, times, turn, rows: 0 }),
+            Position::Lists(columns) => in_parts(input, Arc::clone(columns)),
         })
     }
 
@@ -193,11 +204,17 @@ impl ExecutionPlan for GiveWayExec {
     }
 
     fn statistics_from_inputs(&self, input_stats: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        Ok(Arc::clone(&input_stats[0]))
+        Ok(match self.place {
+            Position::Lists(_) => Arc::new(Statistics::new_unknown(&self.schema())),
+            _ => Arc::clone(&input_stats[0]),
+        })
     }
 
     fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
+        match self.place {
+            Position::Lists(_) => CardinalityEffect::GreaterEqual,
+            _ => CardinalityEffect::Equal,
+        }
     }
 }
 

@@ -1,22 +1,17 @@
-//! [`LongListsExec`]: rows with long lists as several rows, each with a part of the lists, for an operator that makes rows of them.
+//! Rows with long lists as several rows, each with a part of the lists, for an operator that makes rows of them.
 //!
 //! The engine makes all rows of a list at once, and repeats the other columns beside each (DataFusion 55.2): a list of a million numbers
 //! beside a text of a megabyte would be a terabyte.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, replace_children_if_necessary};
 use futures::{StreamExt, TryStreamExt, stream};
 
 /// Bytes of what is repeated beside the values of lists, at a time.
@@ -24,77 +19,23 @@ const REPEATED_BYTES_MAX: usize = 16 << 20;
 /// Values of lists that become rows at a time.
 const ROWS_MAX: usize = 64 << 10;
 
-/// An operator that makes rows of lists, over rows whose lists are not too long for it.
-pub(crate) fn over_short_lists(unnest: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let Some(lists) = unnest.downcast_ref::<UnnestExec>().map(UnnestExec::list_column_indices) else { return Ok(unnest) };
+/// The columns of an operator's input whose lists it makes rows of, and may be handed in parts; none: they may not.
+pub(crate) fn lists_in_parts(unnest: &UnnestExec) -> Option<Arc<[usize]>> {
+    let lists = unnest.list_column_indices();
     // Parts of lists of lists would not be beside the same values of other lists.
     if lists.is_empty() || lists.iter().any(|list| list.depth != 1) {
-        return Ok(unnest);
+        return None;
     }
     let mut columns: Vec<usize> = lists.iter().map(|list| list.index_in_input_schema).collect();
     columns.dedup();
-    let [input] = unnest.children()[..] else { return Ok(unnest) };
-    let short = Arc::new(LongListsExec { input: Arc::clone(input), columns: columns.into() });
-    replace_children_if_necessary(unnest, vec![short])
+    Some(columns.into())
 }
 
-/// Hands on its input's rows in their order, those with long lists in parts.
-#[derive(Clone, Debug)]
-struct LongListsExec {
-    input: Arc<dyn ExecutionPlan>,
-    /// The lists of which rows are made.
-    columns: Arc<[usize]>,
-}
-
-impl DisplayAs for LongListsExec {
-    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("LongListsExec")
-    }
-}
-
-impl ExecutionPlan for LongListsExec {
-    fn name(&self) -> &str {
-        "LongListsExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("LongListsExec has one child") };
-        Ok(Arc::new(Self { input, ..Self::clone(&self) }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context)?;
-        let (schema, columns) = (input.schema(), Arc::clone(&self.columns));
-        let parts = input.map_ok(move |batch| stream::iter(Parts::new(batch, Arc::clone(&columns)))).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, parts.boxed())))
-    }
+/// The same rows in their order, those with long lists in these columns in parts.
+pub(crate) fn in_parts(input: SendableRecordBatchStream, columns: Arc<[usize]>) -> SendableRecordBatchStream {
+    let schema = input.schema();
+    let parts = input.map_ok(move |batch| stream::iter(Parts::new(batch, Arc::clone(&columns)))).try_flatten();
+    Box::pin(RecordBatchStreamAdapter::new(schema, parts.boxed()))
 }
 
 /// The rows of a batch as parts that do not become too much.

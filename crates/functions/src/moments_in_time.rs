@@ -20,6 +20,7 @@ use crate::by_type::{by_type, is_by_type};
 use crate::day_sums::{by_moment, in_micros, is_interval};
 use crate::kept_names::map_named;
 use crate::looked_for;
+use crate::moment_parts::{is_moment_part, moment_part};
 use crate::one_value::compares;
 use crate::same_moments::CHOOSING;
 use crate::short_times::{is_short, with_seconds};
@@ -47,6 +48,9 @@ impl AnalyzerRule for Moments {
             let schema = Arc::new(merge_schema(&node.inputs()));
             let node = map_named(node, |expr| {
                 expr.transform_up(|part| {
+                    if let Some(parts) = moment_part(&part, |part| Ok(zone.shown(part, &schema)?.data))? {
+                        return Ok(Transformed::yes(parts));
+                    }
                     if let Some(meant) =
                         at_zone(&part, &schema, zone.name())?.map_or_else(|| by_type(&part, &schema), |it| Ok(Some(it)))?
                     {
@@ -102,7 +106,7 @@ impl SessionZone {
                 || expr.exists(|part| {
                     let is_sum = matches!(part, Expr::BinaryExpr(BinaryExpr { op: Operator::Plus | Operator::Minus, .. }));
                     let is_at_zone = matches!(part, Expr::ScalarFunction(function) if function.func.name() == AT_ZONE);
-                    Ok(is_sum || is_at_zone || is_by_type(part) || is_short(part))
+                    Ok(is_sum || is_at_zone || is_by_type(part) || is_moment_part(part) || is_short(part))
                 })?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;

@@ -16,7 +16,15 @@ use datafusion::logical_expr::expr::WindowFunctionDefinition;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use pithead_model::{Blame, Fault};
 
-use crate::mode::mode_udaf;
+use crate::bit_counts::bit_count_udf;
+use crate::list_aggregates::list_aggregates_udfs;
+use crate::made_moments::made_moment_udf;
+use crate::patterns::patterns_udfs;
+use crate::product::{PRODUCT, product_udaf};
+use crate::ranked::{mad_udaf, percentile_disc_udaf};
+use crate::shapes::{self, MERGE_POWERS, POWERS, Shape, merge_powers_udaf, shape_of_udf, shape_udaf};
+use crate::text_measures::text_measures_udfs;
+use crate::value_counts::{self, COUNTED, MERGE_COUNTED, Of, counted_udaf, finish_udf, merge_counted_udaf};
 use crate::{merge_mean_udaf, merge_var_pop_udaf};
 
 /// A function that an engine may lack.
@@ -213,14 +221,48 @@ fn called(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// What merges the parts of means and variances.
-fn own() -> [Extension; 3] {
+/// What merges the parts of means and variances, aggregates that have parts of other kinds, and functions of one row.
+fn own() -> Vec<Extension> {
     let [mean, variance] = [merge_mean_udaf(), merge_var_pop_udaf()].map(|merge| merge.as_ref().clone());
-    [mode_udaf(), mean, variance].map(|function| Extension::aggregate(function, "1"))
+    let ranked = [percentile_disc_udaf(), mad_udaf()];
+    let whole = [mean, variance].into_iter().chain(ranked).map(|function| Extension::aggregate(function, "1"));
+    let product = Extension::aggregate(product_udaf(), "1").merged_by(PRODUCT);
+    let scalars = text_measures_udfs()
+        .chain(patterns_udfs())
+        .chain(list_aggregates_udfs())
+        .chain([bit_count_udf(), made_moment_udf()])
+        .map(|function| Extension::scalar(function, "1"));
+    whole.chain([product]).chain(counted()).chain(shaped()).chain(scalars).collect()
+}
+
+/// Aggregates of how often each value was met.
+fn counted() -> Vec<Extension> {
+    let parts = Extension::aggregate(counted_udaf(COUNTED, Of::List), "1").merged_by(MERGE_COUNTED);
+    let merge = Extension::aggregate(merge_counted_udaf(), "1").merged_by(MERGE_COUNTED);
+    let finished = value_counts::FINISHED.into_iter().flat_map(|(name, finish, of)| {
+        let steps = Steps { part: COUNTED.to_owned(), finish: finish.to_owned() };
+        [Extension::aggregate(counted_udaf(name, of), "1").in_steps(steps), Extension::scalar(finish_udf(finish, of), "1")]
+    });
+    [parts, merge].into_iter().chain(finished).collect()
+}
+
+/// Aggregates of powers of distances from the mean.
+fn shaped() -> Vec<Extension> {
+    let parts = Extension::aggregate(shape_udaf(POWERS, Shape::Powers), "1").merged_by(MERGE_POWERS);
+    let merge = Extension::aggregate(merge_powers_udaf(), "1").merged_by(MERGE_POWERS);
+    let finished = shapes::FINISHED.into_iter().flat_map(|(name, finish, shape)| {
+        let steps = Steps { part: POWERS.to_owned(), finish: finish.to_owned() };
+        [
+            Extension::aggregate(shape_udaf(name, shape), "1").in_steps(steps),
+            Extension::scalar(shape_of_udf(finish, shape), "1"),
+        ]
+    });
+    [parts, merge].into_iter().chain(finished).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
     use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
 
     use super::*;
@@ -229,9 +271,12 @@ mod tests {
     #[test]
     fn two_functions_of_one_name_are_refused() {
         let fault = Registry::new(own()).unwrap_err();
-        assert!(fault.message.contains("two functions are named mode"), "{fault}");
+        assert!(fault.message.contains("two functions are named pithead_merge_mean"), "{fault}");
         assert_eq!(Registry::new([]).unwrap(), *Registry::own());
-        assert_eq!(Registry::own().announced(), ["mode/1", "pithead_merge_mean/1", "pithead_merge_var_pop/1"]);
+        let own = Registry::own();
+        for announced in ["mode/1", "pithead_merge_mean/1", "pithead_counted/1", "product/1", "hex/1", "list_aggregate/1"] {
+            assert!(own.announced().contains(&announced.to_owned()), "{announced}");
+        }
     }
 
     #[test]
@@ -247,6 +292,40 @@ mod tests {
         assert_eq!(registry.announced(), [format!("{name}/1"), "able".to_owned()]);
         assert_eq!((registry.steps(&name), registry.steps(&steps.part)), (Some(&steps), None));
         assert_eq!(registry.merging(&steps.part), Some("merge"));
+    }
+
+    /// Groups of which one has no values, and of which parts have none: as a whole, and in parts of parts that are put together.
+    #[tokio::test]
+    async fn aggregates_in_steps_give_what_they_give_as_a_whole() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let rows = "(SELECT value % 5 AS g, value % 7 AS part, CASE WHEN value % 5 = 0 OR value % 3 = 1 THEN NULL \
+                    ELSE (value * value % 11)::double END AS x FROM range(200))";
+        let mut checked = 0;
+        for (name, extension) in &Registry::own().functions {
+            let Some(Steps { part, finish }) = &extension.steps else { continue };
+            let merge = Registry::own().merging(part).unwrap().to_owned();
+            let whole = format!("SELECT g, {name}(x) FROM {rows} GROUP BY g ORDER BY g");
+            let parts = format!("SELECT g, part % 3 AS p, part, {part}(x) AS x FROM {rows} GROUP BY g, part");
+            let rounds = format!("SELECT g, {merge}(x) AS x FROM ({parts}) GROUP BY g, p");
+            let merged = format!("SELECT g, {finish}({merge}(x)) FROM ({rounds}) GROUP BY g ORDER BY g");
+            let values = async |sql: &str| {
+                let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+                let value = |row| ScalarValue::try_from_array(batches[0].column(1), row).unwrap();
+                (0..batches[0].num_rows()).map(value).collect::<Vec<_>>()
+            };
+            let (whole, merged) = (values(&whole).await, values(&merged).await);
+            assert_eq!(whole.len(), 5);
+            for (one, other) in whole.iter().zip(&merged) {
+                match (one, other) {
+                    (ScalarValue::Float64(Some(one)), ScalarValue::Float64(Some(other))) => {
+                        assert!((one - other).abs() < 1e-9, "{name}: {one} and {other}");
+                    }
+                    _ => assert_eq!(one, other, "{name}"),
+                }
+            }
+            checked += 1;
+        }
+        assert_eq!(checked, 6);
     }
 
     #[test]

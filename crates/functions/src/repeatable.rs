@@ -7,8 +7,23 @@ use datafusion::logical_expr::{Aggregate, Distinct, Expr, ExprSchemable, Logical
 use crate::subqueries::is_subquery;
 
 /// Aggregates that give the same in whatever order their rows come.
-const EXACT: [&str; 11] =
-    ["count", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "median", "percentile_cont", "mode"];
+const EXACT: [&str; 15] = [
+    "count",
+    "min",
+    "max",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "median",
+    "percentile_cont",
+    "percentile_disc",
+    "mad",
+    "mode",
+    "entropy",
+    "histogram",
+];
 
 /// Whether a plan that is computed twice has the same rows both times, and stands for itself.
 pub(crate) fn is_the_same_again(plan: &LogicalPlan) -> Result<bool> {

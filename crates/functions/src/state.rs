@@ -23,8 +23,10 @@ use crate::far_moments::{Extracts, far_moments_udfs};
 use crate::has_lists::has_lists_udfs;
 use crate::intervals::{Products, age_udf, times_udf};
 use crate::keys_of_lists::KeysOfLists;
+use crate::list_aggregates::planned_udfs;
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
+use crate::moment_parts::moment_parts_udfs;
 use crate::moment_texts::moment_text_udf;
 use crate::named_calls::NamedCalls;
 use crate::named_casts::named_cast_udf;
@@ -123,6 +125,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .chain(octets_udfs())
         .chain(has_lists_udfs())
         .chain(read_moments_udfs())
+        .chain(moment_parts_udfs())
+        .chain(planned_udfs())
         .chain(crate::whole_decimals::whole_decimals_udfs())
         .for_each(|function| context.register_udf(function));
     options.functions.register(&context);

@@ -98,7 +98,7 @@ impl Cutter<'_> {
         let parts = Aggregate::try_new(Arc::new(piece.plan.clone()), split.groups.clone(), split.parts.clone())?;
         let estimate = input.group(&split.groups, piece.plan.schema(), &parts.schema);
         let rows = input.rows.min(estimate.rows.max(output.rows) * piece.scheme.copies.len() as f64);
-        let estimate = estimate.with_rows(rows);
+        let estimate = estimate.with_rows(rows).with_counted(&split.parts, input, piece.plan.schema());
         let cost = piece.cost + estimate.bytes();
         if self.is_draft() {
             return Ok(Some((self.built(&aggregate.schema, || Ok(plan.clone()))?, cost)));
@@ -338,7 +338,7 @@ impl<'a> Split<'a> {
 
     /// A function's value over the second step's columns. Adds the columns that it needs.
     fn value(&self, merge: &Merge, merged: &mut Vec<Expr>) -> Result<Expr> {
-        let mut column = |expr: Expr| {
+        let column = |expr: Expr, merged: &mut Vec<Expr>| {
             let number = merged.len();
             merged.push(expr.alias(own("merged", number)));
             own_column("merged", number)
@@ -347,30 +347,27 @@ impl<'a> Split<'a> {
             Merge::Again(function, index) => {
                 let func = Arc::clone(&function.func);
                 let distinct = function.params.distinct;
-                column(Expr::AggregateFunction(AggregateFunction::new_udf(
-                    func,
-                    vec![part(*index)],
-                    distinct,
-                    None,
-                    vec![],
-                    None,
-                )))
+                let again = AggregateFunction::new_udf(func, vec![part(*index)], distinct, None, vec![], None);
+                column(Expr::AggregateFunction(again), merged)
             }
-            Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?)),
-            Merge::By(name, index) => column(self.call(name, vec![part(*index)])?),
+            Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?, merged)),
+            Merge::By(name, index) => column(self.call(name, vec![part(*index)])?, merged),
             Merge::Finished(name, finish, index) => {
-                let merged = column(self.call(name, vec![part(*index)])?);
+                let parts = self.call(name, vec![part(*index)])?;
+                // Several results may be made of one part.
+                let known = merged.iter().position(|known| known.clone().unalias() == parts);
+                let merged = known.map_or_else(|| column(parts, merged), |number| own_column("merged", number));
                 Expr::ScalarFunction(ScalarFunction::new_udf(self.state.udf(finish)?, vec![merged]))
             }
             Merge::Average(sum, count) => {
-                let sum = column(self.call("sum", vec![part(*sum)])?);
-                let count = column(self.call("sum", vec![part(*count)])?);
+                let sum = column(self.call("sum", vec![part(*sum)])?, merged);
+                let count = column(self.call("sum", vec![part(*count)])?, merged);
                 pithead_functions::average(sum, count)
             }
             Merge::Moments([count, mean, variance], spread) => {
-                let n = column(self.call("sum", vec![part(*count)])?);
+                let n = column(self.call("sum", vec![part(*count)])?, merged);
                 let arguments = vec![part(*count), part(*mean), part(*variance)];
-                let variance = column(self.call("pithead_merge_var_pop", arguments)?);
+                let variance = column(self.call("pithead_merge_var_pop", arguments)?, merged);
                 spread.of(variance, n)?
             }
         })

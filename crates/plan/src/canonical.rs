@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 
 use expression::{expression, split_between};
 
-use crate::unnest_rel::unnested;
+use crate::unnest_rel::{repeated, unnested};
 
 /// The meaning of a plan. Two plans that are equal in this form give equal bags of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -266,14 +266,12 @@ impl Reader {
         let input = self.relation(&unnest.input)?;
         self.unnests += 1;
         let number = self.unnests;
-        let unnested = unnested(unnest);
-        let is_unnested = |column: usize| unnested.iter().any(|(known, _)| *known == column);
-        let columns = unnest.dependency_indices.iter().enumerate().map(|(at, of)| match is_unnested(*of) {
-            true => Expr::Column(Column::new(Some(TableReference::bare(format!("unnested {number}"))), at.to_string())),
-            false => input.columns[*of].clone(),
+        let columns = repeated(unnest).enumerate().map(|(at, of)| match of {
+            Some(of) => input.columns[of].clone(),
+            None => Expr::Column(Column::new(Some(TableReference::bare(format!("unnested {number}"))), at.to_string())),
         });
         let columns = columns.collect();
-        let unnested = unnested.iter().map(|(column, depth)| (input.columns[*column].clone(), *depth)).collect();
+        let unnested = unnested(unnest).into_iter().map(|(column, depth)| (input.columns[column].clone(), depth)).collect();
         let nulls = unnest.options.null_handling;
         Ok(Relation::new(Source::Unnest { number, input: input.rows, unnested, nulls }, columns))
     }

@@ -26,6 +26,7 @@ use crate::facts::{KeyClasses, Scheme};
 use crate::known_rows::KnownRows;
 use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
+use crate::unnest_rel::repeated;
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, ReplanPoint, SubPlan, Travelling};
 
 /// An operator and the two ways to have its rows.
@@ -426,9 +427,9 @@ impl<'a> Cutter<'a> {
                 let pushed = self.built(&unnest.schema, || over(piece.plan.clone()))?;
                 let columns = piece.plan.schema().columns();
                 // Of a list, other values than the list are left.
-                let kept = unnest.dependency_indices.iter().map(|of| match unnest.exec_columns.contains(&columns[*of]) {
-                    true => lit(ScalarValue::Null),
-                    false => Expr::Column(columns[*of].clone()),
+                let kept = repeated(unnest).map(|of| match of {
+                    Some(of) => Expr::Column(columns[of].clone()),
+                    None => lit(ScalarValue::Null),
                 });
                 let kept: Vec<Expr> = kept.collect();
                 Some(self.grown(piece.with_columns(&kept), pushed, plan))

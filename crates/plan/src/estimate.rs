@@ -13,10 +13,12 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, Unnest};
+use pithead_functions::COUNTED;
 use pithead_model::Value;
 
 use crate::DatasetFacts;
 use crate::aggregate::function;
+use crate::unnest_rel::repeated;
 
 /// Share of rows that pass a condition of which nothing better is known.
 const UNKNOWN_SHARE: f64 = 0.25;
@@ -29,6 +31,12 @@ const LIST_VALUES: f64 = 8.0;
 /// Different ones among values of lists, for the square root of their number: words of texts grow so (Heaps 1978; see
 /// `docs/bibliography.md`).
 const LIST_DISTINCT: f64 = 10.0;
+
+/// Bytes of how often a value was met.
+const COUNT_BYTES: f64 = 8.0;
+/// What the bytes of a part that holds each value of a group are taken to be: drives hold all of them in memory, so such parts have to
+/// keep many bytes off the link.
+const COUNTED_WEIGHT: f64 = 2.0;
 
 /// The estimate of an operator's output.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -200,15 +208,12 @@ impl Estimate {
             true => self.rows,
             false => self.rows * LIST_VALUES,
         };
-        let is_kept = |of: usize| {
-            !unnest.struct_type_columns.contains(&of) && !unnest.list_type_columns.iter().any(|(column, _)| *column == of)
-        };
-        let column = |(of, data_type): (&usize, &DataType)| match self.columns.get(*of).filter(|_| is_kept(*of)) {
+        let column = |(of, data_type): (Option<usize>, &DataType)| match of.and_then(|of| self.columns.get(of)) {
             Some(known) => known.clone(),
             None => ColumnEstimate::of((LIST_DISTINCT * rows.sqrt()).clamp(1.0, rows.max(1.0)), width(data_type)),
         };
         let types = unnest.schema.fields().iter().map(|field| field.data_type());
-        Estimate { rows, columns: unnest.dependency_indices.iter().zip(types).map(column).collect() }
+        Estimate { rows, columns: repeated(unnest).zip(types).map(column).collect() }
     }
 
     /// The estimate after grouping by these expressions, with the output's schema.
@@ -244,6 +249,20 @@ impl Estimate {
                 }
                 _ => None,
             };
+        }
+        self
+    }
+
+    /// The same with the bytes of parts that hold each value of a group: as many as there are, or as a group has rows.
+    pub(crate) fn with_counted(mut self, parts: &[Expr], grouped: &Estimate, input: &DFSchema) -> Estimate {
+        let each = grouped.rows / self.rows.max(1.0);
+        let first = self.columns.len().saturating_sub(parts.len());
+        for (column, part) in self.columns.iter_mut().skip(first).zip(parts.iter().map(function)) {
+            let Some(part) = part.filter(|part| part.func.name() == COUNTED) else { continue };
+            let [value] = part.params.args.as_slice() else { continue };
+            let bytes = grouped.column(value, input).map_or(TEXT_BYTES, |known| known.bytes);
+            let values = each.min(grouped.distinct(value, input)).max(1.0);
+            column.bytes = COUNTED_WEIGHT * values * (bytes + COUNT_BYTES);
         }
         self
     }

@@ -224,6 +224,76 @@ async fn filters_and_partial_aggregates_go_down() {
 }
 
 #[tokio::test]
+async fn parts_of_several_aggregates_are_one_part() {
+    let sql = "select l_shipmode, mode(l_linenumber), entropy(l_linenumber), histogram(l_linenumber), skewness(l_tax::double), \
+               kurtosis(l_tax::double), kurtosis_pop(l_tax::double), product(l_linenumber) from lineitem group by 1";
+    let (cut, text) = pushed(sql).await;
+    let called = |text: &str| ["pithead_counted(", "pithead_powers(", "product("].map(|name| text.matches(name).count());
+    assert_eq!(called(&text), [1, 1, 1], "{text}");
+    assert_eq!(cut.sub_plans[0].extensions, ["pithead_counted/1", "pithead_powers/1", "product/1"]);
+    assert!(matches!(cut.sub_plans[0].travelling, Travelling::Substrait(_)));
+    let host = top(&cut.super_plan);
+    for merge in ["pithead_merge_counted(", "pithead_merge_powers("] {
+        assert_eq!(host.matches(merge).count(), 1, "{merge} in {host}");
+    }
+    for finish in ["pithead_mode_of(", "pithead_entropy_of(", "pithead_histogram_of(", "pithead_skewness_of("] {
+        assert!(host.contains(finish), "{finish} in {host}");
+    }
+    for sql in [
+        "select percentile_disc(l_tax, 0.5), mad(l_linenumber) from lineitem",
+        "select l_shipmode, mode(l_comment) from lineitem group by 1",
+        "select entropy(l_comment) from lineitem",
+    ] {
+        let (_, text) = pushed(sql).await;
+        assert!(!text.contains("Aggregate"), "{sql}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn parts_and_results_of_values_and_counts_have_their_types_at_drives() {
+    for sql in [
+        "select l_shipmode, mode(l_shipinstruct), skewness(l_tax::double) from lineitem group by 1",
+        "select l_orderkey, histogram(l_shipmode), quantile_disc(l_shipmode, 0.5), mad(l_tax) from lineitem group by 1 \
+         having count(*) > 7",
+    ] {
+        let tables = tables();
+        let (cut, _) = pushed(sql).await;
+        let sub_plan = &cut.sub_plans[0];
+        let Travelling::Substrait(bytes) = &sub_plan.travelling else { panic!("{sql}") };
+        let state = state_with(&tables);
+        let catalog = state.catalog_list().catalog("datafusion").unwrap();
+        catalog.register_schema("main", catalog.schema("public").unwrap()).unwrap();
+        let read = crate::consume(bytes, &state).await.unwrap();
+        let types = |schema: &Schema| schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+        assert_eq!(types(read.schema().as_arrow()), types(&sub_plan.schema), "{sql}");
+        assert!(top(&read).contains("Aggregate"), "{}", top(&read));
+    }
+}
+
+#[tokio::test]
+async fn functions_of_one_row_travel() {
+    for (condition, function) in [
+        ("hex(l_comment) like '61%'", "hex/1"),
+        ("bin(l_linenumber) = '101'", "bin/1"),
+        ("jaccard(l_comment, l_shipmode) > 0.5", "jaccard/1"),
+        ("hamming(l_returnflag, l_linestatus) = 1", "hamming/1"),
+        ("bit_count(l_linenumber) = 2", "bit_count/1"),
+        ("make_timestamp(l_partkey) > timestamp '1970-01-02'", "make_timestamp/1"),
+        ("len(regexp_extract_all(l_comment, '[a-z]+', 0)) > 3", "regexp_extract_all/1"),
+        ("len(string_split_regex(l_comment, ' +')) > 3", "string_split_regex/1"),
+        ("list_median([l_linenumber, 3]) > 2", "list_aggregate/1"),
+        ("list_unique([l_partkey, l_suppkey]) = 1", "list_unique/1"),
+    ] {
+        let (cut, text) = pushed(&format!("select l_orderkey from lineitem where {condition}")).await;
+        assert!(text.contains("Filter"), "{condition}: {text}");
+        assert_eq!(cut.sub_plans[0].extensions, [function], "{condition}");
+        assert!(matches!(cut.sub_plans[0].travelling, Travelling::Substrait(_)));
+    }
+    let (cut, text) = pushed("select count(*) from lineitem where century(l_shipdate) = 20").await;
+    assert!(text.contains("Filter") && cut.sub_plans[0].extensions.is_empty(), "{text}");
+}
+
+#[tokio::test]
 async fn groups_on_the_partition_key_are_complete_at_the_drive() {
     let (cut, text) = pushed("select l_orderkey from lineitem group by l_orderkey having sum(l_quantity) > 300").await;
     assert!(cut.sub_plans[0].whole_partition);

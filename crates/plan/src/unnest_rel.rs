@@ -65,6 +65,13 @@ pub(crate) fn unnested(unnest: &Unnest) -> Vec<(usize, usize)> {
     unnested
 }
 
+/// For each column of the output the number of the input's column that it repeats; none: it is put in the place of one.
+pub(crate) fn repeated(unnest: &Unnest) -> impl Iterator<Item = Option<usize>> {
+    let unnested = unnested(unnest);
+    let is_unnested = move |column: usize| unnested.iter().any(|(known, _)| *known == column);
+    unnest.dependency_indices.iter().map(move |of| (!is_unnested(*of)).then_some(*of))
+}
+
 /// A plan as Substrait.
 pub(crate) fn to_substrait(plan: &LogicalPlan, state: &SessionState) -> Result<Plan> {
     let mut producer = Producer(DefaultSubstraitProducer::new(state));
