@@ -23,6 +23,7 @@ use crate::options::options;
 use crate::portal::{Portal, Prepared};
 use crate::serve::{Entrance, Front};
 use crate::settings::{ClientSettings, Effect, is_of_host, of_later_blocks};
+use crate::sql_state::UNKNOWN_REQUEST;
 use crate::startup::Begun;
 use crate::transaction::Transaction;
 
@@ -208,7 +209,7 @@ impl Talk {
             return Err(Complaint::error("42501", message).hint("those of Pithead begin with pithead.").into());
         }
         let quoted = value.replace('\'', "''");
-        self.session.run(&format!("SET {name} = '{quoted}'")).await?;
+        self.session.run(&format!("SET {name} = '{quoted}'")).await.map_err(wrong_setting)?;
         Ok(())
     }
 
@@ -345,6 +346,15 @@ impl Talk {
             }
             Err(TurnedAway::TooMany(fault)) => Err(Halt::Last(Complaint::fatal("53300", fault.message))),
         }
+    }
+}
+
+/// What is said of a value that a setting of the host does not take.
+fn wrong_setting(fault: Fault) -> Halt {
+    let complaint = Complaint::of(&fault, "");
+    match complaint.code == UNKNOWN_REQUEST {
+        true => Halt::Said(Complaint { code: WRONG_SETTING, ..complaint }),
+        false => Halt::Fault(fault),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, StringArray};
+use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::array_value_to_string;
 use futures::StreamExt;
@@ -10,7 +10,7 @@ use pithead_model::Fault;
 use pithead_pg_catalog::{CursorFacts, ISOLATIONS, NO_SETTING, PreparedFacts};
 
 use crate::connection::{Halt, Talk};
-use crate::error::{Complaint, UNKNOWN_SETTING, WRONG_SETTING};
+use crate::error::{Complaint, UNKNOWN_SETTING, UNKNOWN_STATEMENT, WRONG_SETTING};
 use crate::kind::{COMMENT, CREATE_INDEX, CREATE_SCHEMA, Characteristics, DISCARD_ALL, StatementKind};
 use crate::portal::{Hold, Started};
 use crate::rows::Rows;
@@ -23,6 +23,7 @@ impl Talk {
         let tag = match kind {
             StatementKind::Close(name) => return self.close_cursor(name.as_deref()),
             StatementKind::Show(name) => return self.show(name).await,
+            StatementKind::NoColumns => return row_of_nothing(),
             StatementKind::Begin(tag, block) => {
                 self.begin(*block)?;
                 *tag
@@ -58,7 +59,7 @@ impl Talk {
                 self.prepare_by_name(prepare).await?;
                 "PREPARE"
             }
-            StatementKind::Deallocate(name) => self.deallocate(name.as_deref()),
+            StatementKind::Deallocate(name) => self.deallocate(name.as_deref())?,
             StatementKind::Nothing(tag) => {
                 self.notice(of_nothing(tag));
                 *tag
@@ -167,17 +168,13 @@ impl Talk {
         Ok(())
     }
 
-    fn deallocate(&mut self, name: Option<&str>) -> &'static str {
-        match name {
-            Some(name) => {
-                self.statements.remove(name);
-                "DEALLOCATE"
-            }
-            None => {
-                self.statements.clear();
-                "DEALLOCATE ALL"
-            }
-        }
+    fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, Complaint> {
+        let Some(name) = name else {
+            self.statements.clear();
+            return Ok("DEALLOCATE ALL");
+        };
+        let what = || Complaint::error(UNKNOWN_STATEMENT, format!("prepared statement {name:?} does not exist"));
+        self.statements.remove(name).map(|_| "DEALLOCATE").ok_or_else(what)
     }
 
     async fn reset(&mut self, name: Option<&str>) -> Result<(), Halt> {
@@ -221,7 +218,8 @@ impl Talk {
         if mentions(sql, "pg_prepared_statements") || mentions(sql, "pg_cursors") {
             *self.settings.listed.lock() = (self.prepared_facts(), self.cursor_facts());
         }
-        self.look_along_again().await
+        self.look_along_again().await?;
+        self.look_at_written(sql).await
     }
 
     /// Sets what functions of a statement have asked for, once it has ended.
@@ -292,6 +290,14 @@ fn of_nothing(tag: &str) -> Option<Complaint> {
 /// That there is no setting of a name.
 pub(crate) fn unknown_setting(name: &str) -> Complaint {
     Complaint::error(UNKNOWN_SETTING, format!("{NO_SETTING} {name:?}"))
+}
+
+/// The one row of a SELECT without columns.
+fn row_of_nothing() -> Result<Started, Halt> {
+    let schema: SchemaRef = Arc::new(Schema::empty());
+    let one = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), Vec::new(), &one).map_err(Fault::bug);
+    Ok(Started::Rows(Rows::new(Arc::clone(&schema), futures::stream::iter([batch]).boxed()), schema, "SELECT"))
 }
 
 /// The column of SHOW.

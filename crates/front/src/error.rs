@@ -1,33 +1,14 @@
 //! [`Complaint`]: an error or a notice as the protocol carries it.
 
-use pithead_model::{Blame, Fault, FaultKind};
-use pithead_pg_catalog::NO_SETTING;
+use pithead_model::Fault;
 
 use crate::reply::text;
-
-/// A code of the SQL standard, or of PostgreSQL, that drivers know.
-pub(crate) type SqlState = &'static str;
-
-pub(crate) const PROTOCOL_VIOLATION: SqlState = "08P01";
-pub(crate) const TOO_LARGE: SqlState = "54000";
-pub(crate) const NOT_SUPPORTED: SqlState = "0A000";
-pub(crate) const WRONG_PASSWORD: SqlState = "28P01";
-pub(crate) const NOT_AUTHORIZED: SqlState = "28000";
-pub(crate) const TOO_MANY: SqlState = "53300";
-pub(crate) const SHUTDOWN: SqlState = "57P01";
-pub(crate) const FAILED_TRANSACTION: SqlState = "25P02";
-pub(crate) const UNKNOWN_SETTING: SqlState = "42704";
-pub(crate) const WRONG_SETTING: SqlState = "22023";
-pub(crate) const FIXED_SETTING: SqlState = "55P02";
-pub(crate) const UNKNOWN_STATEMENT: SqlState = "26000";
-pub(crate) const UNKNOWN_PORTAL: SqlState = "34000";
-pub(crate) const KNOWN_STATEMENT: SqlState = "42P05";
-pub(crate) const WRONG_TEXT: SqlState = "22P02";
-pub(crate) const WRONG_BINARY: SqlState = "22P03";
-pub(crate) const WRONG_COPY: SqlState = "22P04";
-pub(crate) const SYNTAX: SqlState = "42601";
-pub(crate) const READ_ONLY: SqlState = "25006";
-pub(crate) const WRONG_ENCODING: SqlState = "22021";
+use crate::sql_state::sql_state;
+pub(crate) use crate::sql_state::{
+    FAILED_TRANSACTION, FIXED_SETTING, KNOWN_STATEMENT, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, READ_ONLY, SHUTDOWN,
+    SYNTAX, SqlState, TOO_LARGE, TOO_MANY, UNKNOWN_PORTAL, UNKNOWN_SETTING, UNKNOWN_STATEMENT, WRONG_BINARY, WRONG_COPY,
+    WRONG_ENCODING, WRONG_PASSWORD, WRONG_SETTING, WRONG_TEXT,
+};
 
 /// What is said to a client.
 #[derive(Clone, Debug)]
@@ -116,46 +97,6 @@ fn located(message: &str, sql: &str) -> (String, Option<usize>) {
     (text, Some(before + column))
 }
 
-/// The code of a fault. Who is to blame says the class; of what users do wrong and of limits, the kind says which it is.
-fn sql_state(fault: &Fault, located: bool) -> SqlState {
-    match fault.blame {
-        Blame::User if located => SYNTAX,
-        Blame::User if fault.kind == FaultKind::Other && fault.message.contains(NO_SETTING) => UNKNOWN_SETTING,
-        Blame::User => of_request(fault.kind),
-        Blame::Unsupported => NOT_SUPPORTED,
-        Blame::Limit => match fault.kind {
-            FaultKind::Timeout => "57014",
-            FaultKind::Memory => "53200",
-            FaultKind::Busy => "53000",
-            _ => TOO_LARGE,
-        },
-        Blame::Device => "58030",
-        Blame::Conflict => "40001",
-        Blame::Access => "42501",
-        Blame::Cancelled => "57014",
-        Blame::Corrupt => "XX001",
-        Blame::Bug => "XX000",
-    }
-}
-
-fn of_request(kind: FaultKind) -> SqlState {
-    match kind {
-        FaultKind::Syntax => SYNTAX,
-        FaultKind::NoTable => "42P01",
-        FaultKind::NoColumn => "42703",
-        FaultKind::NoFunction => "42883",
-        FaultKind::AmbiguousColumn => "42702",
-        FaultKind::NotGrouped => "42803",
-        FaultKind::Exists => "42P07",
-        FaultKind::WrongName => "42602",
-        FaultKind::WrongValue => WRONG_TEXT,
-        FaultKind::OutOfRange => "22003",
-        FaultKind::DivideByZero => "22012",
-        FaultKind::NotNull => "23502",
-        FaultKind::Timeout | FaultKind::Memory | FaultKind::Busy | FaultKind::Other => "42000",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,18 +107,5 @@ mod tests {
         let complaint = Complaint::of(&fault, "-- é\nSELECT FROM t");
         assert_eq!((complaint.position, complaint.code), (Some(13), SYNTAX));
         assert_eq!(complaint.message, "sql parser error: Expected: an expression, found: FROM");
-    }
-
-    #[test]
-    fn codes_are_those_that_drivers_know() {
-        let code = |blame, kind| Complaint::of(&Fault::new(blame, "it is so").of_kind(kind), "").code;
-        assert_eq!(code(Blame::User, FaultKind::NoTable), "42P01");
-        assert_eq!(code(Blame::User, FaultKind::DivideByZero), "22012");
-        assert_eq!(code(Blame::User, FaultKind::Other), "42000");
-        let no_setting = Fault::invalid("current_setting: unrecognized configuration parameter \"nothing\"");
-        assert_eq!(Complaint::of(&no_setting, "").code, UNKNOWN_SETTING);
-        assert_eq!(code(Blame::Limit, FaultKind::Timeout), "57014");
-        assert_eq!(code(Blame::Limit, FaultKind::Other), TOO_LARGE);
-        assert_eq!(code(Blame::Access, FaultKind::NoTable), "42501");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::new_null_array;
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use pithead_host::{Deadline, Parameters, Session, Statement};
 use pithead_model::Fault;
 use pithead_pg_catalog::{ConnectionFacts, pg_type};
@@ -101,6 +101,7 @@ impl Talk {
             }
             StatementKind::Statement { .. } => self.plan(&mut prepared, given).await?,
             StatementKind::Show(name) => prepared.schema = Some(shown_schema(name)),
+            StatementKind::NoColumns => prepared.schema = Some(Arc::new(Schema::empty())),
             _ => {}
         }
         Ok(prepared)

@@ -66,7 +66,9 @@ pub(crate) enum StatementKind {
     Execute(Box<ExecutePrepared>),
     /// DEALLOCATE of a statement, or of all.
     Deallocate(Option<String>),
-    /// LISTEN, UNLISTEN and what else there is nothing to do for.
+    /// SELECT of no columns, which has one row.
+    NoColumns,
+    /// UNLISTEN, VACUUM and what else there is nothing to do for.
     Nothing(&'static str),
     CopyOut(Box<Copy>),
     CopyIn(Box<Copy>),
@@ -126,7 +128,15 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
             let name = names.iter().find(|token| !token.is("prepare")).map(|token| (token.is("all"), token.text()));
             StatementKind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
         }
-        "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
+        "select" if tokens(&sql[first.end..]).all(|token| token.is_sign(';')) => StatementKind::NoColumns,
+        "listen" | "notify" => {
+            let what = format!("{}: connections tell each other nothing here", verb.to_uppercase());
+            return Err(Complaint::error(NOT_SUPPORTED, what));
+        }
+        "unlisten" => StatementKind::Nothing("UNLISTEN"),
+        "analyze" => StatementKind::Nothing("ANALYZE"),
+        "vacuum" => StatementKind::Nothing("VACUUM"),
+        "checkpoint" => StatementKind::Nothing("CHECKPOINT"),
         "create" if next("index") => StatementKind::Nothing(CREATE_INDEX),
         "create" if next("schema") => StatementKind::Nothing(CREATE_SCHEMA),
         "drop" if next("index") => StatementKind::Nothing("DROP INDEX"),
@@ -137,16 +147,6 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
         "close" => StatementKind::Close(closed(&rest().into_iter().filter(|token| !token.is_sign(';')).collect::<Vec<_>>())?),
         _ => statement(&verb, &sql[first.end..]),
     })
-}
-
-fn nothing(verb: &str) -> StatementKind {
-    match verb {
-        "unlisten" => StatementKind::Nothing("UNLISTEN"),
-        "analyze" => StatementKind::Nothing("ANALYZE"),
-        "vacuum" => StatementKind::Nothing("VACUUM"),
-        "checkpoint" => StatementKind::Nothing("CHECKPOINT"),
-        _ => StatementKind::Statement { tag: "", writes: false },
-    }
 }
 
 fn copy(sql: &str) -> Result<StatementKind, Complaint> {
@@ -214,6 +214,8 @@ mod tests {
                     Characteristics { isolation: Some("repeatable read"), read_only: Some(true) },
                 ),
             ),
+            ("SELECT -- nothing\n;", StatementKind::NoColumns),
+            ("SELECT 1", StatementKind::Statement { tag: "SELECT", writes: false }),
             ("COMMIT AND CHAIN", StatementKind::Commit { chain: true }),
             ("abort and no chain", StatementKind::Rollback { chain: false }),
             ("DISCARD PLANS", StatementKind::Discard("DISCARD PLANS")),

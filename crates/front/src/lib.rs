@@ -48,11 +48,13 @@ mod set;
 mod settings;
 mod simple;
 mod sql_prepared;
+mod sql_state;
 mod startup;
 mod text;
 mod time_zone;
 mod transaction;
 mod work;
+mod written;
 mod zoned;
 
 pub use serve::{Front, serve};

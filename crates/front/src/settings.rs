@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
+use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use pithead_pg_catalog::{
     BLOCK_WRITES, ConnectionFacts, CursorFacts, NO_SETTING, PreparedFacts, SETTINGS, SearchPath, Setting, setting,
@@ -34,6 +35,8 @@ pub(crate) struct ClientSettings {
     path: Mutex<Arc<SearchPath>>,
     /// What is prepared and which cursors there are, as the catalogue was told last.
     pub(crate) listed: Mutex<(Vec<PreparedFacts>, Vec<CursorFacts>)>,
+    /// The columns of the table that the statement writes, where texts that it writes may be UUIDs.
+    pub(crate) written: Mutex<Option<SchemaRef>>,
     pub(crate) user: String,
     database: String,
     /// The domain of who sets no path.
@@ -105,6 +108,7 @@ impl ClientSettings {
             asked: Mutex::default(),
             path: Mutex::default(),
             listed: Mutex::default(),
+            written: Mutex::default(),
             user: user.to_owned(),
             database: database.to_owned(),
             domain: domain.to_owned(),
@@ -297,6 +301,10 @@ impl ConnectionFacts for ClientSettings {
 
     fn names_results(&self) -> bool {
         true
+    }
+
+    fn written(&self) -> Option<SchemaRef> {
+        self.written.lock().clone()
     }
 
     fn prepared(&self) -> Vec<PreparedFacts> {

@@ -73,9 +73,23 @@ pub(crate) const TABLES: &[Table] = &[
         "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o",
         None,
     ),
+    Table("pg_opfamily", "oid:o opfmethod:o opfname:s opfnamespace:o opfowner:o", None),
+    Table(
+        "pg_amop",
+        "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:h amoppurpose:s amopopr:o amopmethod:o amopsortfamily:o",
+        None,
+    ),
+    Table("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:h amproc:o", None),
+    Table("pg_transform", "oid:o trftype:o trflang:o trffromsql:s trftosql:s", None),
     Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", None),
     Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", None),
-    Table("pg_subscription", "oid:o subdbid:o subname:s subowner:o subenabled:b subconninfo:s subpublications:S", None),
+    Table(
+        "pg_subscription",
+        "oid:o subdbid:o subskiplsn:s subname:s subowner:o subenabled:b subbinary:b substream:b subtwophasestate:s \
+         subdisableonerr:b subconninfo:s subslotname:s subsynccommit:s subpublications:S",
+        None,
+    ),
+    Table("pg_publication_tables", "pubname:s schemaname:s tablename:s attnames:S rowfilter:s", None),
     Table("pg_ts_config", "oid:o cfgname:s cfgnamespace:o cfgowner:o cfgparser:o", None),
     Table("pg_ts_dict", "oid:o dictname:s dictnamespace:o dictowner:o dicttemplate:o dictinitoption:s", None),
     Table("pg_ts_parser", "oid:o prsname:s prsnamespace:o prsstart:s prstoken:s prsend:s prsheadline:s prslextype:s", None),
@@ -116,8 +130,47 @@ pub(crate) const TABLES: &[Table] = &[
     Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", None),
     Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", None),
     Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", None),
+    // Functions that give rows for what there is none of.
+    Table("pg_partition_tree", "relid:o parentrelid:o isleaf:b level:i", None),
+    Table("pg_partition_ancestors", "relid:o", None),
+    Table("pg_parameter_acl", "oid:o parname:s paracl:S", None),
+    Table("pg_init_privs", "objoid:o classoid:o objsubid:i privtype:s initprivs:S", None),
+    Table("pg_largeobject", "loid:o pageno:i data:s", None),
+    Table("pg_policies", "schemaname:s tablename:s policyname:s permissive:s roles:S cmd:s qual:s with_check:s", None),
+    // Roles and their passwords are the access file's, which the catalogue does not tell.
+    Table(
+        "pg_authid",
+        "oid:o rolname:s rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b rolbypassrls:b \
+         rolconnlimit:i rolpassword:s rolvaliduntil:t",
+        None,
+    ),
+    Table("pg_group", "groname:s grosysid:o grolist:O", None),
+    Table(
+        "pg_shadow",
+        "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:t useconfig:S",
+        None,
+    ),
+    Table("pg_timezone_abbrevs", "abbrev:s utc_offset:v is_dst:b", None),
+    Table("pg_config", "name:s setting:s", None),
+    Table("pg_file_settings", "sourcefile:s sourceline:i seqno:i name:s setting:s applied:b error:s", None),
+    Table(
+        "pg_hba_file_rules",
+        "line_number:i type:s database:S user_name:S address:s netmask:s auth_method:s options:S error:s",
+        None,
+    ),
+    Table(
+        "pg_stat_bgwriter",
+        "checkpoints_timed:o checkpoints_req:o checkpoint_write_time:f checkpoint_sync_time:f buffers_checkpoint:o \
+         buffers_clean:o maxwritten_clean:o buffers_backend:o buffers_backend_fsync:o buffers_alloc:o stats_reset:t",
+        None,
+    ),
+    Table("pg_stat_ssl", "pid:i ssl:b version:s cipher:s bits:i client_dn:s client_serial:s issuer_dn:s", None),
+    Table("pg_statio_all_tables", BLOCK_COLUMNS, None),
+    Table("pg_statio_user_tables", BLOCK_COLUMNS, None),
     Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", None),
 ];
 
 const INDEX_COLUMNS: &str =
     "relid:o indexrelid:o schemaname:s relname:s indexrelname:s idx_scan:o idx_tup_read:o idx_tup_fetch:o";
+const BLOCK_COLUMNS: &str = "relid:o schemaname:s relname:s heap_blks_read:o heap_blks_hit:o idx_blks_read:o idx_blks_hit:o \
+     toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o";

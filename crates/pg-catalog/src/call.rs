@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::config::ConfigOptions;
 
 use crate::facts::{Facts, Listed, ListedFunction};
+use crate::formatting::quoted;
 
 /// Texts, or none for NULL; the error is what is wrong with the arguments.
 type TextsOrWrong = Result<Option<Vec<String>>, String>;
@@ -137,8 +138,20 @@ impl<'a> Call<'a> {
 
     /// A table by its number or by its name, which the argument is.
     pub(crate) fn table_of(&self, argument: usize, row: usize) -> Option<&Listed> {
-        let oid = self.int(argument, row).or_else(|| self.number_of(self.text(argument, row)?))?;
+        self.table_numbered(self.int(argument, row).or_else(|| self.number_of(self.text(argument, row)?))?)
+    }
+
+    /// A table by its number.
+    pub(crate) fn table_numbered(&self, oid: i64) -> Option<&Listed> {
         self.facts.numbered().tables.iter().find(|(known, _)| *known == oid).map(|(_, table)| table)
+    }
+
+    /// A table's name as SQL writes it: with its domain, unless it is found without.
+    pub(crate) fn name_of(&self, table: &Listed) -> String {
+        match self.is_visible(table) {
+            true => quoted(&table.name),
+            false => format!("{}.{}", quoted(&table.domain), quoted(&table.name)),
+        }
     }
 
     /// The table that the first argument is.

@@ -1,8 +1,8 @@
 //! Forms of single expressions that only PostgreSQL has.
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Value, ValueWithSpan,
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, ObjectName, Value, ValueWithSpan,
 };
 
 use crate::syntax::{called, folded, literal, parts};
@@ -32,8 +32,6 @@ fn column(expr: &Expr) -> Option<String> {
 
 /// `typreceive <> 0`, with the dash that stands for 0.
 pub(crate) fn function_number(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) {
-    let is_zero =
-        |expr: &Expr| matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if number == "0"));
     let is_function = |expr: &Expr| column(expr).is_some_and(|name| FUNCTION_COLUMNS.contains(&name.as_str()));
     if !matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq) {
         return;
@@ -159,8 +157,12 @@ pub(crate) fn escaped(pattern: &str, sign: &str) -> Option<String> {
 
 /// A cast to a number of what a cast before it made a name of: `a::regclass::oid`.
 pub(crate) fn numbers_of_names(inner: &mut Expr, data_type: &DataType) {
-    const MADE: [(&str, &str); 3] =
-        [("regclass_name", "regclass_oid"), ("regtype_name", "regtype_oid"), ("regnamespace_name", "regnamespace_oid")];
+    const MADE: [(&str, &str); 4] = [
+        ("regclass_name", "regclass_oid"),
+        ("regtype_name", "regtype_oid"),
+        ("regnamespace_name", "regnamespace_oid"),
+        ("regproc_name", "regproc_oid"),
+    ];
     let is_number = match data_type {
         DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::Int8(_) => true,
         DataType::Custom(name, _) => parts(name).last().is_some_and(|name| name == "oid"),
@@ -175,6 +177,61 @@ pub(crate) fn numbers_of_names(inner: &mut Expr, data_type: &DataType) {
     if let Some((_, number)) = MADE.iter().find(|(made, _)| name == [*made]) {
         function.name = ObjectName::from(vec![Ident::new(*number)]);
     }
+}
+
+/// A list of types or tables by name as their numbers, and one of their numbers as their names: `'{int4,text}'::regtype[]`, and
+/// `proargtypes::regtype[]`. None: its items are something else.
+pub(crate) fn numbered_list(inner: &mut Expr, of: &str) -> Option<Expr> {
+    let (number, names) = match of {
+        "regtype" => ("regtype_oid", "regtype_names"),
+        "regclass" => ("regclass_oid", "regclass_names"),
+        _ => return None,
+    };
+    if let Expr::Function(function) = inner
+        && parts(&function.name) == ["make_array"]
+        && let FunctionArguments::List(list) = &mut function.args
+    {
+        let numbered = list.args.iter().map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(item)) => literal(item).map(|name| called(number, vec![text(name)])),
+            _ => None,
+        });
+        if let Some(numbered) = numbered.collect::<Option<Vec<_>>>() {
+            return Some(called("make_array", numbered));
+        }
+    }
+    Some(called(names, vec![inner.clone()]))
+}
+
+/// Whether it is the number of the table that a row of the catalogue is in.
+pub(crate) fn is_number_of_table(expr: &Expr) -> bool {
+    column(expr).is_some_and(|name| name == "tableoid")
+}
+
+/// What such a number is here: clients look up comments by it, and there are none.
+pub(crate) fn no_number() -> Expr {
+    let null = Box::new(Expr::Value(Value::Null.into()));
+    let data_type = DataType::BigInt(None);
+    Expr::Cast { kind: CastKind::DoubleColon, expr: null, data_type, array: false, format: None }
+}
+
+/// A function that the engine has by another name, or with another result.
+pub(crate) fn own_function(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match (parts(&function.name).as_slice(), list.args.as_slice()) {
+        ([name], []) if name == "gen_random_uuid" => {
+            let expr = Box::new(called("uuid", Vec::new()));
+            Some(Expr::Cast { kind: CastKind::DoubleColon, expr, data_type: DataType::Uuid, array: false, format: None })
+        }
+        // A text of PostgreSQL's has no zero byte.
+        ([name], [FunctionArg::Unnamed(FunctionArgExpr::Expr(code))]) if name == "chr" && is_zero(code) => {
+            Some(called("null_chr", Vec::new()))
+        }
+        _ => None,
+    }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if number == "0"))
 }
 
 /// `(row).field`.

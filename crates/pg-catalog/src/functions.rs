@@ -294,6 +294,38 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_found_by_name() {
+        let facts = facts_of_tests();
+        let number = |name: &str| {
+            let found = given("regproc_oid", &[ScalarValue::from(name)]).map_err(|error| error.strip_backtrace())?;
+            Ok::<_, String>(found.as_primitive::<Int64Type>().value(0))
+        };
+        let (luhn, words) = (facts.numbered().functions[1].0, facts.numbered().functions[0].0);
+        assert_eq!((number("luhn"), number("main.luhn(text, int4)")), (Ok(luhn), Ok(luhn)));
+        assert_eq!((number("lab.words"), number(&luhn.to_string())), (Ok(words), Ok(luhn)));
+        for name in ["words", "luhn(text)", "abs"] {
+            assert!(number(name).unwrap_err().contains(&format!("function \"{name}\" does not exist")), "{name}");
+        }
+        assert!(text("pg_get_functiondef", &[ScalarValue::from(luhn)]).unwrap().contains("main.luhn(digits text, integer)"));
+    }
+
+    #[test]
+    fn lists_of_numbers_have_names() {
+        let list = |items: &[i64]| {
+            let values: Vec<ScalarValue> = items.iter().map(|item| ScalarValue::from(*item)).collect();
+            ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Int64))
+        };
+        let names = |function: &str, items: &[i64]| {
+            let lists = given(function, &[list(items)]).unwrap();
+            lists.as_list::<i32>().value(0).as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let tables = facts_of_tests().numbered().tables.iter().map(|(oid, _)| *oid).collect::<Vec<_>>();
+        assert_eq!(names("regtype_names", &[23, 1009, 7]), ["integer", "text[]", "???"]);
+        let named = names("regclass_names", &tables);
+        assert!(named.contains(&"t".to_owned()) && named.contains(&"lab.n".to_owned()), "{named:?}");
+    }
+
+    #[test]
     fn numbers_of_tables_are_found_again() {
         let number = given("regclass_oid", &[ScalarValue::from("main.t")]).unwrap().as_primitive::<Int64Type>().value(0);
         let again = given("regclass_oid", &[ScalarValue::from(number)]).unwrap();

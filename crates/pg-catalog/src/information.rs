@@ -93,14 +93,82 @@ pub(crate) const TABLES: &[Table] = &[
     Table("information_schema_role_table_grants", TABLE_PRIVILEGES, None),
     Table("information_schema_column_privileges", COLUMN_PRIVILEGES, None),
     Table("information_schema_role_column_grants", COLUMN_PRIVILEGES, None),
+    Table("information_schema_role_routine_grants", ROUTINE_PRIVILEGES, None),
+    Table("information_schema_information_schema_catalog_name", "catalog_name:s", Some(|facts| vec![row![&facts.database]])),
     Table(
-        "information_schema_role_routine_grants",
-        "grantor:s grantee:s specific_catalog:s specific_schema:s specific_name:s routine_catalog:s routine_schema:s \
-         routine_name:s privilege_type:s is_grantable:s",
+        "information_schema_character_sets",
+        "character_set_catalog:s character_set_schema:s character_set_name:s character_repertoire:s form_of_use:s \
+         default_collate_catalog:s default_collate_schema:s default_collate_name:s",
+        Some(|facts| vec![row![NULL, NULL, "UTF8", "UCS", "UTF8", &facts.database, "pg_catalog", "C.UTF-8"]]),
+    ),
+    Table("information_schema_enabled_roles", "role_name:s", Some(|facts| vec![row![&facts.user]])),
+    Table("information_schema_applicable_roles", "grantee:s role_name:s is_grantable:s", None),
+    Table("information_schema_administrable_role_authorizations", "grantee:s role_name:s is_grantable:s", None),
+    Table(
+        "information_schema_check_constraints",
+        "constraint_catalog:s constraint_schema:s constraint_name:s check_clause:s",
+        None,
+    ),
+    Table(
+        "information_schema_constraint_table_usage",
+        "table_catalog:s table_schema:s table_name:s constraint_catalog:s constraint_schema:s constraint_name:s",
+        None,
+    ),
+    Table(
+        "information_schema_domains",
+        "domain_catalog:s domain_schema:s domain_name:s data_type:s character_maximum_length:i numeric_precision:i \
+         numeric_scale:i domain_default:s udt_catalog:s udt_schema:s udt_name:s dtd_identifier:s",
+        None,
+    ),
+    Table(
+        "information_schema_domain_constraints",
+        "constraint_catalog:s constraint_schema:s constraint_name:s domain_catalog:s domain_schema:s domain_name:s \
+         is_deferrable:s initially_deferred:s",
+        None,
+    ),
+    Table(
+        "information_schema_element_types",
+        "object_catalog:s object_schema:s object_name:s object_type:s collection_type_identifier:s data_type:s udt_catalog:s \
+         udt_schema:s udt_name:s dtd_identifier:s",
+        None,
+    ),
+    Table(
+        "information_schema_user_defined_types",
+        "user_defined_type_catalog:s user_defined_type_schema:s user_defined_type_name:s user_defined_type_category:s \
+         is_instantiable:s is_final:s data_type:s",
+        None,
+    ),
+    Table(
+        "information_schema_attributes",
+        "udt_catalog:s udt_schema:s udt_name:s attribute_name:s ordinal_position:i attribute_default:s is_nullable:s data_type:s",
+        None,
+    ),
+    Table("information_schema_collations", "collation_catalog:s collation_schema:s collation_name:s pad_attribute:s", None),
+    Table("information_schema_routine_privileges", ROUTINE_PRIVILEGES, None),
+    Table(
+        "information_schema_usage_privileges",
+        "grantor:s grantee:s object_catalog:s object_schema:s object_name:s object_type:s privilege_type:s is_grantable:s",
+        None,
+    ),
+    Table(
+        "information_schema_view_table_usage",
+        "view_catalog:s view_schema:s view_name:s table_catalog:s table_schema:s table_name:s",
+        None,
+    ),
+    Table(
+        "information_schema_view_column_usage",
+        "view_catalog:s view_schema:s view_name:s table_catalog:s table_schema:s table_name:s column_name:s",
+        None,
+    ),
+    Table(
+        "information_schema_foreign_tables",
+        "foreign_table_catalog:s foreign_table_schema:s foreign_table_name:s foreign_server_catalog:s foreign_server_name:s",
         None,
     ),
 ];
 
+const ROUTINE_PRIVILEGES: &str = "grantor:s grantee:s specific_catalog:s specific_schema:s specific_name:s routine_catalog:s \
+     routine_schema:s routine_name:s privilege_type:s is_grantable:s";
 const TABLE_PRIVILEGES: &str = "grantor:s grantee:s table_catalog:s table_schema:s table_name:s privilege_type:s is_grantable:s \
      with_hierarchy:s";
 const COLUMN_PRIVILEGES: &str =

@@ -112,6 +112,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_ts_parser_is_visible", YES),
     ("pg_ts_template_is_visible", YES),
     ("pg_opclass_is_visible", YES),
+    ("pg_opfamily_is_visible", YES),
     ("pg_statistics_obj_is_visible", YES),
     ("pg_relation_is_publishable", Body::Bool(|_, _| Some(false))),
     ("has_table_privilege", Body::BoolOrWrong(rights::of_table)),
@@ -133,7 +134,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_get_partkeydef", NOTHING),
     ("pg_get_statisticsobjdef_columns", NOTHING),
     ("pg_get_serial_sequence", NOTHING),
-    ("pg_get_functiondef", NOTHING),
+    ("pg_get_functiondef", Body::Text(|call, row| call.function(row).map(procedures::definition))),
     ("pg_get_function_sqlbody", NOTHING),
     ("pg_get_function_arguments", Body::Text(|call, row| call.function(row).map(procedures::arguments))),
     ("pg_get_function_identity_arguments", Body::Text(|call, row| call.function(row).map(procedures::arguments))),
@@ -196,8 +197,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     (
         "regclass_name",
         Body::Text(|call, row| match call.table(row) {
-            Some(table) if call.is_visible(table) => Some(quoted(&table.name)),
-            Some(table) => Some(format!("{}.{}", quoted(&table.domain), quoted(&table.name))),
+            Some(table) => Some(call.name_of(table)),
             None => call.text(0, row).map(str::to_owned),
         }),
     ),
@@ -213,6 +213,24 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ),
     ("to_regtype", Body::Int(|call, row| by_name(call.text(0, row)?).map(|known| i64::from(known.oid)))),
     ("regtype_name", Body::Text(|call, row| Some(formatted(u32::try_from(call.int(0, row)?).ok()?, -1)))),
+    (
+        "regtype_names",
+        Body::Texts(|call, row| {
+            let names = call.items(0, row).into_iter();
+            names.map(|item| item.parse().map_or(item, |oid| formatted(oid, -1))).collect()
+        }),
+    ),
+    (
+        "regclass_names",
+        Body::Texts(|call, row| {
+            let names = call.items(0, row).into_iter();
+            names
+                .map(|item| {
+                    item.parse().ok().and_then(|oid| call.table_numbered(oid)).map_or(item, |table| call.name_of(table))
+                })
+                .collect()
+        }),
+    ),
     ("regnamespace_oid", Body::Int(|call, row| call.int(0, row).or_else(|| domain_number(call.facts, call.text(0, row)?)))),
     (
         "regnamespace_name",
@@ -223,6 +241,8 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
         }),
     ),
     ("regproc_name", Body::Text(|call, row| call.text(0, row).map(|name| name.trim_start_matches("pg_catalog.").to_owned()))),
+    ("regproc_oid", Body::IntOrWrong(procedures::number)),
+    ("null_chr", Body::TextOrWrong(|_, _| Err("null character not permitted".to_owned()))),
     ("text_array", Body::Texts(|call, row| call.items(0, row))),
     ("like_escape", Body::Text(|call, row| crate::forms::escaped(call.text(0, row)?, call.text(1, row)?))),
 ];

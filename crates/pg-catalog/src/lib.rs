@@ -19,6 +19,7 @@ mod reserved;
 mod rewrite;
 mod rights;
 mod rows;
+mod sets;
 mod settings;
 mod sleep;
 mod stats;
@@ -26,6 +27,7 @@ mod subqueries;
 mod syntax;
 mod tables;
 mod types;
+mod written;
 mod zones;
 
 pub use facts::{

@@ -1,10 +1,12 @@
 //! Functions that users have made, as `pg_proc` and `information_schema` tell of them.
 
+use crate::call::Call;
 use crate::facts::{Facts, ListedFunction};
-use crate::formatting::quoted;
+use crate::formatting::{quoted, quoted_literal};
+use crate::identifiers::parse_ident;
 use crate::rows::{Cell, NULL, row, row_of};
 use crate::tables::{OWNER, Table};
-use crate::types::{by_oid, formatted};
+use crate::types::{by_oid, formatted, type_named};
 
 /// The number of the language that all of them are in.
 const WASM: i64 = 13_001;
@@ -63,6 +65,54 @@ pub(crate) fn arguments(function: &ListedFunction) -> String {
 pub(crate) fn result(function: &ListedFunction) -> String {
     let of = formatted(function.returns, -1);
     if function.returns_set { format!("SETOF {of}") } else { of }
+}
+
+/// The number of the function that the first argument is, by its number or by its name, and where it has them the types of its arguments:
+/// `luhn`, `main.luhn(text, integer)`.
+pub(crate) fn number(call: &Call, row: usize) -> Result<Option<i64>, String> {
+    let Some(written) = call.text(0, row) else { return Ok(None) };
+    if let Some(oid) = call.int(0, row) {
+        return Ok(Some(oid));
+    }
+    let (name, types) = match written.split_once('(') {
+        Some((name, types)) => (name, Some(types.trim_end().trim_end_matches(')'))),
+        None => (written, None),
+    };
+    let takes = types.map(|types| types.split(',').filter(|of| !of.trim().is_empty()).map(type_named).collect::<Vec<_>>());
+    let name = parse_ident(name.trim(), true)?;
+    let is_meant = |function: &ListedFunction| match name.as_slice() {
+        [name] => function.name == *name && call.is_called_bare(function),
+        [domain, name] => function.name == *name && function.domain == *domain,
+        _ => false,
+    };
+    let takes_those = |function: &ListedFunction| {
+        takes.as_ref().is_none_or(|takes| function.arguments.iter().map(|(_, of)| Some(*of)).eq(takes.iter().copied()))
+    };
+    let mut found = call.facts.numbered().functions.iter().filter(|(_, function)| is_meant(function) && takes_those(function));
+    match (found.next(), found.next()) {
+        (Some((oid, _)), None) => Ok(Some(*oid)),
+        (Some(_), Some(_)) => Err(format!("more than one function is named \"{written}\"")),
+        // By these words, whoever carries the error to a client knows it as being about a function.
+        (None, _) => Err(format!("function \"{written}\" does not exist, or is one of the engine's own")),
+    }
+}
+
+/// The statement that makes a function again, with the name of its module where its bytes would be.
+pub(crate) fn definition(function: &ListedFunction) -> String {
+    let (domain, name) = (quoted(&function.domain), quoted(&function.name));
+    let volatility = match function.volatility {
+        'i' => "IMMUTABLE",
+        's' => "STABLE",
+        _ => "VOLATILE",
+    };
+    let nulls = if function.called_on_null { "CALLED ON NULL INPUT" } else { "STRICT" };
+    format!(
+        "CREATE OR REPLACE FUNCTION {domain}.{name}({})\n RETURNS {}\n LANGUAGE {LANGUAGE}\n {volatility} {nulls}\nAS {}, {}\n",
+        arguments(function),
+        result(function),
+        quoted_literal(&function.module),
+        quoted_literal(&function.export)
+    )
 }
 
 fn procedures(facts: &Facts) -> Vec<Vec<Cell>> {
@@ -252,6 +302,21 @@ mod tests {
         assert_eq!(texts(&found, "parameter_name"), [None, Some("digits".to_owned()), None, Some("order".to_owned())]);
         assert_eq!(texts(&found, "udt_name"), some(["text", "text", "int4", "float8"]));
         assert_eq!(texts(&found, "dtd_identifier"), some(["1", "1", "2", "1"]));
+    }
+
+    #[test]
+    fn a_definition_makes_the_function_again() {
+        let facts = facts_of_tests();
+        let told: Vec<_> = facts.numbered().functions.iter().map(|(_, function)| definition(function)).collect();
+        let module = &facts.numbered().functions[1].1.module;
+        assert_eq!(
+            told[1],
+            format!(
+                "CREATE OR REPLACE FUNCTION main.luhn(digits text, integer)\n RETURNS boolean\n LANGUAGE wasm\n \
+                 IMMUTABLE STRICT\nAS '{module}', 'checked'\n"
+            )
+        );
+        assert!(told[0].contains("RETURNS SETOF text") && told[0].contains("VOLATILE CALLED ON NULL INPUT"), "{}", told[0]);
     }
 
     /// A misspelt name of a column would be a NULL.

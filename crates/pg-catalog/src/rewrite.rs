@@ -11,8 +11,10 @@ use pithead_syntax::{expressions_mut, relations_mut, walk_mut};
 
 use crate::factors::Factors;
 use crate::facts::ConnectionFacts;
+use crate::sets::Sets;
 use crate::subqueries::{alone, of_path, of_subquery, without_rows};
 use crate::syntax::{called, is_placeholder, listed, literal, parts};
+use crate::written::read_uuids;
 use crate::{PG_CATALOG, forms, information, names, tables};
 
 /// Rewrites a statement of a connection in place.
@@ -28,6 +30,10 @@ pub fn rewrite(statement: &mut Statement, connection: &dyn ConnectionFacts) {
     });
     names::qualify(statement, &path.elsewhere);
     let _ = walk_mut(statement, &mut Factors { names_columns: connection.names_results() });
+    let _ = walk_mut(statement, &mut Sets);
+    if let Some(columns) = connection.written() {
+        read_uuids(statement, &columns);
+    }
     let known = Known { of_catalog, schemas: path.domains.len().max(1), connection };
     if let Sql::CreateTable(create) = statement.as_mut() {
         create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
@@ -108,9 +114,7 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
             }
         }
         Expr::Function(function) => {
-            call(function);
-            let counted = forms::schemas_counted(function, known.schemas);
-            if let Some(other) = of_subquery(function, of_catalog).or(counted) {
+            if let Some(other) = meant(function, known) {
                 *expr = other;
             }
         }
@@ -129,6 +133,9 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
             }
         }
         Expr::Cast { .. } => casted(expr),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) if of_catalog && forms::is_number_of_table(expr) => {
+            *expr = forms::no_number();
+        }
         Expr::Identifier(ident) if ident.quote_style.is_none() => {
             const WORDS: [&str; 5] = ["current_schema", "current_catalog", "current_user", "session_user", "current_role"];
             if let Some(word) = WORDS.iter().find(|word| ident.value.eq_ignore_ascii_case(word)) {
@@ -144,6 +151,10 @@ fn casted(expr: &mut Expr) {
         Expr::Cast { expr: inner, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
             if let Some(list) = literal(inner).as_deref().and_then(array) {
                 **inner = list;
+            }
+            if let Some(names) = type_name(item).and_then(|name| forms::numbered_list(inner, &name)) {
+                *expr = names;
+                return;
             }
             if let Some(Cast::Type(known)) = type_name(item).map(|name| cast(&Expr::Value(Value::Null.into()), &name)) {
                 **item = known;
@@ -203,6 +214,13 @@ fn operator(op: &mut BinaryOperator) {
         Some("||") => BinaryOperator::StringConcat,
         _ => return,
     };
+}
+
+/// What a call is in the engine's words, where that is something else than a call of the function.
+fn meant(function: &mut Function, known: Known<'_>) -> Option<Expr> {
+    call(function);
+    let counted = forms::schemas_counted(function, known.schemas);
+    of_subquery(function, known.of_catalog).or(counted).or_else(|| forms::own_function(function))
 }
 
 /// Functions are found without their schema, and those that are written without parentheses have none of arguments.
@@ -361,6 +379,17 @@ mod tests {
             ),
             ("SELECT word FROM pg_catalog.pg_get_keywords()", "SELECT word FROM pg_catalog.pg_get_keywords"),
             ("SELECT a::int, b::date FROM t", "SELECT a::INT, b::DATE FROM t"),
+            (
+                "SELECT '{int4,text}'::regtype[], proargtypes::regtype[] FROM pg_proc",
+                "SELECT make_array(regtype_oid('int4'), regtype_oid('text')), regtype_names(proargtypes) FROM pg_catalog.pg_proc",
+            ),
+            (
+                "SELECT 'abs'::regproc::oid, 'abs(int)'::regprocedure",
+                "SELECT regproc_oid('abs')::BIGINT, regproc_name('abs(int)')",
+            ),
+            ("SELECT gen_random_uuid(), chr(0), chr(65)", "SELECT uuid()::UUID, null_chr(), chr(65)"),
+            ("SELECT c.tableoid, tableoid FROM pg_class c", "SELECT NULL::BIGINT, NULL::BIGINT FROM pg_catalog.pg_class c"),
+            ("SELECT tableoid FROM t", "SELECT tableoid FROM t"),
             ("SELECT * FROM pithead.main.t, pithead.pg_catalog.pg_class", "SELECT * FROM main.t, pg_catalog.pg_class"),
             (
                 "SELECT CAST(CAST(format('%I', a) AS REGCLASS) AS OID), b::regclass::bigint FROM t",

@@ -11,7 +11,9 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pithead_syntax::expressions;
 
+use crate::factors::SERIES_COLUMN;
 use crate::facts::ConnectionFacts;
+use crate::sets::SERIES;
 use crate::syntax::{called, is_placeholder, parts};
 use crate::{PG_CATALOG, tables};
 
@@ -59,6 +61,9 @@ fn aggregated(mut query: Query) -> Option<Query> {
     };
     let name = |name: &str| Expr::Identifier(Ident::new(name));
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    if let ([SelectItem::Wildcard(_)], [from]) = (select.projection.as_slice(), select.from.as_slice()) {
+        select.projection = vec![SelectItem::UnnamedExpr(only_column(from)?)];
+    }
     let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_slice() else {
         return None;
     };
@@ -106,6 +111,26 @@ fn aggregated(mut query: Query) -> Option<Query> {
         **subquery = query;
     }
     Some(*around)
+}
+
+/// The column of what is seen to have one: a series, or a table that names it.
+fn only_column(from: &TableWithJoins) -> Option<Expr> {
+    if !from.joins.is_empty() {
+        return None;
+    }
+    let named = |name: &Ident| Some(Expr::Identifier(name.clone()));
+    match &from.relation {
+        TableFactor::Table { name, args: Some(_), alias: None, .. } if parts(name) == [SERIES] => {
+            named(&Ident::new(SERIES_COLUMN))
+        }
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => match alias.columns.as_slice() {
+            [column] => named(&column.name),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The entries of a search path, where a subquery makes rows of it, as Grafana does: `x IN (SELECT …)`. The engine has no subqueries in
@@ -221,7 +246,8 @@ fn gives_nothing(query: &Query) -> bool {
 fn is_of_no_row(query: &str) -> bool {
     let of_policy = query.contains("polroles") && query.contains("pg_catalog.pg_roles");
     let of_publication = query.contains("prattrs") && query.contains("pg_catalog.pg_attribute");
-    of_policy || of_publication || query.contains("unnest(tc.reloptions)")
+    const OF_NO_ROW: [&str; 3] = ["unnest(tc.reloptions)", "unnest(evttags)", "pg_options_to_table("];
+    of_policy || of_publication || OF_NO_ROW.iter().any(|known| query.contains(known))
 }
 
 /// Whether pgAdmin asks so for the roles that a role is a member of, none of which is there.
@@ -263,6 +289,14 @@ mod tests {
     }
 
     #[test]
+    fn options_of_what_is_not_there_are_not_asked_for() {
+        let sql = "SELECT array(SELECT x FROM pg_catalog.unnest(evttags) AS t(x)) FROM pg_catalog.pg_event_trigger e";
+        assert_eq!(rewritten(sql), "SELECT make_array('') FROM pg_catalog.pg_event_trigger e");
+        let sql = "SELECT ARRAY(SELECT quote_ident(option_name) FROM pg_catalog.pg_options_to_table(srvoptions)) FROM a";
+        assert_eq!(rewritten(sql), "SELECT make_array('') FROM a");
+    }
+
+    #[test]
     fn nobody_is_a_member_of_another_role() {
         let sql = "SELECT 'x' = ANY(ARRAY(WITH RECURSIVE cte AS (SELECT oid, rolname FROM pg_roles WHERE oid = r.oid UNION ALL \
             SELECT m.roleid, g.rolname FROM cte c JOIN pg_auth_members m ON m.member = c.oid JOIN pg_roles g ON g.oid = m.roleid) \
@@ -275,6 +309,17 @@ mod tests {
         let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_roles b WHERE b.oid = r.oid ORDER BY 1) FROM r";
         let expected = "SELECT coalesce((SELECT array_agg(b.rolname) FROM pg_catalog.pg_roles b WHERE b.oid = r.oid), make_array()) FROM r";
         assert_eq!(rewritten(sql), expected);
+    }
+
+    #[test]
+    fn arrays_of_all_columns_have_one() {
+        let sql = "SELECT ARRAY(SELECT * FROM generate_series(0, 5, 1))";
+        let expected = "SELECT coalesce((SELECT array_agg(array_value) FROM (SELECT value AS array_value FROM generate_series(0, 5, 1)) \
+            AS array_rows), make_array())";
+        assert_eq!(rewritten(sql), expected);
+        assert!(rewritten("SELECT ARRAY(SELECT * FROM generate_series(0, n) AS s)").contains("SELECT s AS array_value"));
+        let kept = "SELECT ARRAY(SELECT * FROM t)";
+        assert_eq!(rewritten(kept), kept);
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
             false,
             false,
             true,
-            "n",
+            "d",
             false,
             0,
             0,

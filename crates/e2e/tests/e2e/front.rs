@@ -3,6 +3,8 @@
 
 mod bounds;
 mod catalogue;
+mod codes;
+mod psql;
 mod results;
 mod scram;
 mod sessions;

@@ -28,6 +28,16 @@ fn clients_find_the_functions_that_they_call() {
         ("SELECT pg_is_wal_replay_paused() OR inet_server_addr() IS NOT NULL OR inet_client_port() > 0", "NULL"),
         ("SELECT count(*) FROM pg_stat_replication, pg_replication_slots, pg_stat_user_indexes", "0"),
         ("SELECT reset_val FROM pg_settings WHERE name = 'search_path'", "main"),
+        (
+            "SELECT parameter_types::regtype[] FROM pg_prepared_statements UNION ALL SELECT ARRAY[23, 25]::regtype[]",
+            "{integer,text}",
+        ),
+        ("SELECT '{int4,text}'::regtype[]", "{23,25}"),
+        ("SELECT count(*) FROM pg_opfamily, pg_amop, pg_amproc, pg_parameter_acl, pg_shadow, pg_policies, pg_stat_ssl", "0"),
+        ("SELECT count(*) FROM information_schema.domains, information_schema.check_constraints", "0"),
+        ("SELECT character_set_name FROM information_schema.character_sets", "UTF8"),
+        ("SELECT count(*) FROM pg_class c LEFT JOIN pg_description d ON d.classoid = c.tableoid AND d.objoid = c.oid", "1"),
+        ("SELECT current_setting('password_encryption')", "scram-sha-256"),
     ] {
         let replies = client.query(sql);
         assert_eq!(rows(&replies), [[expected]], "{sql}: {:?}", replies.iter().find(|reply| reply.0 == 'E'));

@@ -126,3 +126,80 @@ fn placeholders_of_identifiers_are_told_as_identifiers() {
     assert_eq!(replies[1].1, [&b"\0\x01"[..], &2950_u32.to_be_bytes()].concat());
     assert_eq!((columns(&replies)[0].oid, rows(&replies)), (2950, vec![vec![id.to_owned()]]));
 }
+
+#[test]
+fn functions_of_rows_in_select_give_rows() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    for (sql, expected) in [
+        ("SELECT generate_series(1, 3)", "1 2 3"),
+        ("SELECT 10 * generate_series(1, id) FROM t WHERE id = 2", "10 20"),
+        ("SELECT a FROM (SELECT chr(generate_series(97, 99)::int) AS a)", "a b c"),
+        ("SELECT string_to_table('x,y', ',')", "x y"),
+        ("SELECT generate_series('2024-01-01'::date, '2024-01-02', '1 day')::text", "2024-01-01 2024-01-02"),
+        (
+            "SELECT day::date FROM generate_series('2024-01-01'::timestamp, '2024-01-02', '1 day') AS day",
+            "2024-01-01 2024-01-02",
+        ),
+        ("SELECT 1 WHERE 2 IN (SELECT generate_series(1, 3))", "1"),
+        ("SELECT x, n FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY AS u (x, n)", "a 1 b 2"),
+        (
+            "SELECT id, ordinality FROM t, string_to_table(repeat('x,', 2), ',') WITH ORDINALITY WHERE id = 5 ORDER BY 2",
+            "5 1 5 2 5 3",
+        ),
+        ("SELECT ARRAY(SELECT * FROM GENERATE_SERIES(1, 3))", "{1,2,3}"),
+    ] {
+        let replies = client.query(sql);
+        let found = rows(&replies).concat().join(" ");
+        assert_eq!(found, expected, "{sql}: {:?}", replies.iter().find(|reply| reply.0 == 'E'));
+    }
+    assert_eq!(names(&client.query("SELECT generate_series(1, 2), generate_series(1, 2) AS b")), ["generate_series", "b"]);
+    assert_eq!(rows(&client.query("SELECT generate_series(1, 2), generate_series(1, 1)")), [["1", "1"], ["2", "NULL"]]);
+}
+
+#[test]
+fn a_select_of_nothing_has_one_row() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    let replies = client.query("SELECT; SELECT 1");
+    assert_eq!((super::tags(&replies), rows(&replies)), (vec!["SELECT 1".to_owned(); 2], vec![vec![], vec!["1".to_owned()]]));
+    client.send('P', b"\0select\0\0\0");
+    client.send('B', b"\0\0\0\0\0\0\0\0");
+    client.send('D', b"P\0");
+    client.send('E', b"\0\0\0\0\0");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    assert_eq!(replies.iter().map(|reply| reply.0).collect::<String>(), "12TDCZ");
+    assert!(columns(&replies).is_empty());
+}
+
+#[test]
+fn texts_are_read_as_identifiers_where_columns_are() {
+    const ID: &str = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    let create = "CREATE TABLE u (id uuid, t text); CREATE TABLE lab.w (t text, \"Id\" uuid)";
+    assert!(code(&client.query(create)).is_none());
+    for (sql, expected) in [
+        (
+            format!("INSERT INTO u VALUES ('{ID}', '{ID}'), (NULL, 'x'), (gen_random_uuid(), 'y') RETURNING t"),
+            format!("{ID} x y"),
+        ),
+        (format!("INSERT INTO u (t, id) SELECT 'z', '{}' RETURNING id", ID.to_uppercase()), ID.to_owned()),
+        (format!("UPDATE main.u SET id = '{ID}' WHERE t = 'x' RETURNING id, t"), format!("{ID} x")),
+        (format!("SELECT count(*) FROM u WHERE id = '{ID}'"), "3".to_owned()),
+        ("SELECT count(DISTINCT id) FROM u".to_owned(), "2".to_owned()),
+        (format!("INSERT INTO lab.w(\"Id\") VALUES ('{{{ID}}}') RETURNING \"Id\""), ID.to_owned()),
+    ] {
+        let replies = client.query(&sql);
+        let mut found = rows(&replies).concat();
+        found.sort();
+        assert_eq!(found.join(" "), expected, "{sql}: {:?}", replies.iter().find(|reply| reply.0 == 'E'));
+    }
+    let mixed = format!("INSERT INTO u VALUES ('{ID}', 'a'), ('nothing', 'b')");
+    assert_eq!(code(&client.query(&mixed)).as_deref(), Some("22P02"));
+    assert_eq!(columns(&client.query("SELECT gen_random_uuid()"))[0].oid, 2950);
+}
