@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Nobody commits while the index is made durable, so that is done a little at a time.
+/// Commits wait while redb prepares what is made durable, so that is done a little at a time.
 #[test]
 fn some_bytes_are_enough_for_a_round_unless_one_has_just_begun() {
     let dir = tempfile::tempdir().unwrap();
