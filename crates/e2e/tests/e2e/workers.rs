@@ -176,7 +176,7 @@ fn memory_that_a_worker_does_not_have_is_told_as_a_limit() {
 }
 
 #[test]
-fn ranks_are_found_at_workers_and_other_windows_at_the_host() {
+fn ranks_are_found_at_workers_and_other_windows_and_rows_of_lists_at_the_host() {
     block_on(async {
         let site = Site::new().await;
         let (far, near) = (site.session().await, site.session().await);
@@ -198,6 +198,9 @@ fn ranks_are_found_at_workers_and_other_windows_at_the_host() {
             let plan = explained(&far, &format!("SELECT {stays} FROM orders"), false).await;
             assert!(plan.contains("at this host alone") && plan.contains("does not travel whole"), "{plan}");
         }
+        let listed = "SELECT k, unnest(l) AS o FROM (SELECT o_custkey AS k, array_agg(o_orderkey) AS l FROM orders GROUP BY 1)";
+        let plan = explained(&far, listed, false).await;
+        assert!(plan.contains("at this host alone: it makes rows of lists"), "{plan}");
     });
 }
 
