@@ -492,6 +492,14 @@ mod tests {
     }
 
     #[test]
+    fn when_a_round_began_is_kept_to_the_last_digit() {
+        for began_s in [1_796_022_955.366_322_5, 0.1 + 0.2, f64::MAX] {
+            let position = Position { began_s, ..Position::default() };
+            assert_eq!(read_position(&serde_json::to_vec(&position).unwrap()).began_s, began_s);
+        }
+    }
+
+    #[test]
     fn keys_are_written_as_digits() {
         for key in [&b""[..], b"a", b"\x00\xff/"] {
             assert_eq!(from_hex(&to_hex(key)).unwrap(), key);
