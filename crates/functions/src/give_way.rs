@@ -46,23 +46,26 @@ impl PhysicalOptimizerRule for GiveWay {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            if node.is::<UnnestExec>() {
-                return Ok(Transformed::yes(above(with_lists_in_parts(node)?)));
-            }
-            if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() {
-                return Ok(Transformed::yes(above(node)));
-            }
-            if let Some(rows) = piece_rows(&node) {
-                return with_probe_in_pieces(node, rows).map(Transformed::yes);
-            }
-            if let Some(rows) = small_pieces(&node)? {
-                return with_small_pieces(node, rows).map(Transformed::yes);
-            }
-            Ok(if node.is::<HashJoinExec>() { Transformed::yes(above(node)) } else { Transformed::no(node) })
-        })
-        .map(|transformed| transformed.data)
+        plan.transform_up(giving_way).map(|transformed| transformed.data)
     }
+}
+
+/// An operator with what lets other tasks run in between, above it and below it, where it needs that. What is above it has it as its
+/// only child.
+pub fn giving_way(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if node.is::<UnnestExec>() {
+        return Ok(Transformed::yes(above(with_lists_in_parts(node)?)));
+    }
+    if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() {
+        return Ok(Transformed::yes(above(node)));
+    }
+    if let Some(rows) = piece_rows(&node) {
+        return with_probe_in_pieces(node, rows).map(Transformed::yes);
+    }
+    if let Some(rows) = small_pieces(&node)? {
+        return with_small_pieces(node, rows).map(Transformed::yes);
+    }
+    Ok(if node.is::<HashJoinExec>() { Transformed::yes(above(node)) } else { Transformed::no(node) })
 }
 
 fn above(node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

@@ -19,6 +19,7 @@ mod may;
 mod place;
 mod reached;
 mod serve;
+mod stand_in;
 mod task_faults;
 
 pub use links::Links;

@@ -44,6 +44,7 @@ const OPERATORS: &[&str] = &[
     "SortMergeJoinExec",
     "SortPreservingMergeExec",
     "UnionExec",
+    "UnnestExec",
     "WindowAggExec",
 ];
 

@@ -12,7 +12,6 @@ use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion_distributed::{
     ChannelResolver, DesiredTaskCountEvent, DistributedExec, DistributedExt, GetWorkerInfoRequest, NetworkBoundaryExt,
     SessionStateBuilderExt, WorkerResolver,
@@ -115,10 +114,6 @@ impl Workers {
         let (mut scans, mut works, mut why) = (0, false, None);
         plan.apply(|node| {
             works |= WORK.contains(&node.name());
-            if node.is::<UnnestExec>() {
-                // What cuts long lists into parts does not travel, and a list beside a long text could fill a worker's memory.
-                why = why.or(Some("it makes rows of lists"));
-            }
             if let Some(scan) = node.downcast_ref::<RemoteScanExec>() {
                 scans += 1;
                 why = why.or_else(|| scan.stays(self.functions.announced()));

@@ -23,7 +23,7 @@ use tonic::Status;
 use crate::codec::{ScanCodec, external};
 use crate::links::Links;
 use crate::may::{Functions, register};
-use crate::task_faults::TaskExec;
+use crate::stand_in::StandIn;
 
 /// What a worker says that it is.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -112,10 +112,10 @@ impl Tasks {
     }
 }
 
-/// Refuses a task that is none of ours; of others, errors keep their blame.
+/// Refuses a task that is none of ours. Others let other tasks run in between, and their errors keep their blame.
 fn checked(functions: &Functions, event: WorkerPlanRewriteEvent<'_>) -> EngineResult<WorkerPlanRewriteEventResponse> {
     match functions.refusal(&event.plan) {
-        None => Ok(WorkerPlanRewriteEventResponse::new(TaskExec::over(event.plan))),
+        None => Ok(WorkerPlanRewriteEventResponse::new(StandIn::of_task(StandIn::giving_way(event.plan)?))),
         Some(why) => Err(external(Fault::new(Blame::Access, format!("a worker runs no such task: {why}")))),
     }
 }

@@ -1,23 +1,14 @@
 //! How a task's error keeps its blame on its way to other machines.
 //!
 //! The engine carries errors of its own kinds, and of all others nothing but their text. So the outermost operator of each task
-//! ([`TaskExec`]) makes every error a [`MarkedFault`], whose text is the fault as JSON behind a mark, and who called the worker
+//! ([`StandIn::of_task`](crate::stand_in::StandIn::of_task)) makes every error a [`MarkedFault`], whose text is the fault as JSON behind a mark, and who called the worker
 //! reads it back ([`read`]). A fault of a call to another worker has a mark of its own, so that only the worker that failed is named.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
-use futures::TryStreamExt;
+use datafusion::common::DataFusionError;
 use pithead_functions::fault_from_datafusion;
 use pithead_host::is_of_query;
 use pithead_model::{Blame, Fault};
@@ -70,7 +61,7 @@ pub(crate) fn call_error(fault: Fault) -> DataFusionError {
 }
 
 /// The error as it travels.
-fn told(error: DataFusionError) -> DataFusionError {
+pub(crate) fn told(error: DataFusionError) -> DataFusionError {
     let marked = match read(&error) {
         Some(marked) => marked,
         None => MarkedFault { fault: fault_from_datafusion(error), of_call: false },
@@ -97,66 +88,6 @@ fn read(error: &DataFusionError) -> Option<MarkedFault> {
         };
     }
     None
-}
-
-/// The outermost operator of a task: the operator itself, but for its errors.
-pub(crate) struct TaskExec(Arc<dyn ExecutionPlan>);
-
-impl TaskExec {
-    pub(crate) fn over(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self(plan))
-    }
-}
-
-impl DisplayAs for TaskExec {
-    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as(kind, f)
-    }
-}
-
-impl fmt::Debug for TaskExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TaskExec({:?})", self.0)
-    }
-}
-
-impl ExecutionPlan for TaskExec {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.0.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.0.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.0.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.0.apply_expressions(f)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Ok(Self::over(Arc::clone(&self.0).replace_children(children, options)?))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = self.0.execute(partition, context).map_err(told)?;
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.map_err(told))))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.0.metrics()
-    }
 }
 
 /// What is to blame for an error that came from a worker.

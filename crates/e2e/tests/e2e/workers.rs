@@ -176,7 +176,7 @@ fn memory_that_a_worker_does_not_have_is_told_as_a_limit() {
 }
 
 #[test]
-fn ranks_are_found_at_workers_and_other_windows_and_rows_of_lists_at_the_host() {
+fn ranks_and_rows_of_lists_are_found_at_workers_and_other_windows_at_the_host() {
     block_on(async {
         let site = Site::new().await;
         let (far, near) = (site.session().await, site.session().await);
@@ -199,8 +199,16 @@ fn ranks_are_found_at_workers_and_other_windows_and_rows_of_lists_at_the_host() 
             assert!(plan.contains("at this host alone") && plan.contains("does not travel whole"), "{plan}");
         }
         let listed = "SELECT k, unnest(l) AS o FROM (SELECT o_custkey AS k, array_agg(o_orderkey) AS l FROM orders GROUP BY 1)";
-        let plan = explained(&far, listed, false).await;
-        assert!(plan.contains("at this host alone: it makes rows of lists"), "{plan}");
+        let plan = explained(&far, listed, true).await;
+        assert!(plan.contains("among 2 workers") && !plan.contains("run again"), "{plan}");
+        assert!(plan.contains("150000 rows"), "what drives sent is known: {plan}");
+        // Lists beside long texts, whose rows would be gigabytes at once.
+        let long = "SELECT count(*), sum(length(t)), max(n) FROM (SELECT string_agg(o_comment, ' ') AS t, \
+                    unnest(array_agg(o_orderkey)) AS n FROM orders GROUP BY date_trunc('month', o_orderdate), o_orderpriority)";
+        for query in [listed, long] {
+            let (divided, alone) = (collect(&far, query).await.unwrap(), collect(&near, query).await.unwrap());
+            assert_eq!(row_difference(&divided, &alone), None, "{query}");
+        }
     });
 }
 
