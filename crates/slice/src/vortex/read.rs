@@ -41,6 +41,8 @@ use crate::{Encoding, KeySet, Predicate, ReadStats, Scan, ScanRequest, Search, S
 
 /// From this share of a window's rows on, numbers are decoded before rows are selected.
 const LATE_SHARE_MIN: f64 = 0.03;
+/// The same of all other values, whose checks are remembered for whole windows.
+const LATE_SHARE_MIN_OTHERS: f64 = 0.75;
 /// Rows on which a set of keys is tried.
 const TRIAL_ROWS: usize = 4 * 8_192;
 /// Windows without a row to return that one poll reads at most.
@@ -311,7 +313,7 @@ impl WindowScan {
     }
 
     /// The selected rows of a column. Numbers are decoded for the whole window before rows are selected, unless few
-    /// rows are selected: that is cheaper than selecting among packed bits.
+    /// rows are selected: that is cheaper than selecting among packed bits. Other values are where most rows are selected.
     fn project(
         &self,
         column: usize,
@@ -321,7 +323,8 @@ impl WindowScan {
         context: &mut ExecutionCtx,
     ) -> VortexResult<ArrayRef> {
         let mut rows = self.column(column)?.rows(window.clone(), &self.segments, context)?;
-        let late = chosen.all || stored.data_type().is_numeric() && chosen.share >= LATE_SHARE_MIN;
+        let from = if stored.data_type().is_numeric() { LATE_SHARE_MIN } else { LATE_SHARE_MIN_OTHERS };
+        let late = chosen.all || chosen.share >= from;
         if !late {
             rows = rows.filter(chosen.mask.clone())?;
         }
