@@ -4,7 +4,9 @@
 //! has something to do, by chunks of 1 KiB (light) and of 0.5 KiB (heavy). The scheduler's simulator runs the same policies, with what was
 //! measured of this drive, and over the four cores of that work.
 
+mod costs;
 mod dedup;
+mod model;
 mod puts;
 mod queries;
 mod report;
@@ -25,6 +27,8 @@ use crate::kv::clients::{Caller, Server};
 use crate::kv::free_port;
 use crate::machine::Machine;
 use crate::tables::io;
+use costs::{Costs, device_bytes};
+use model::Model;
 use puts::{Latencies, Puts, put_all};
 use report::ServicesReport;
 
@@ -42,6 +46,8 @@ const SETTLE: Duration = Duration::from_millis(700);
 const WARM_UP_SECONDS: f64 = 3.0;
 /// How often cores are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a drive at rest is looked at.
+const REST: Duration = Duration::from_secs(2);
 /// The last one is the default.
 pub(crate) const POLICIES: [&str; 4] = ["none", "bts", "shares:0.2", BEST];
 const BEST: &str = "tail:1.2";
@@ -88,6 +94,8 @@ pub(crate) struct Measured {
     pub(crate) background: Vec<f64>,
     /// CPU time of the drive for a put, with services.
     pub(crate) cpu_us: f64,
+    /// Bytes that the drive gave to its medium for a put.
+    pub(crate) written_bytes: f64,
     /// CPU of this process, which puts, in cores.
     pub(crate) client_cores: f64,
 }
@@ -99,6 +107,11 @@ pub(crate) struct Alone {
     pub(crate) mb_s: f64,
     /// Microseconds of a step.
     pub(crate) step_us: f64,
+    /// Steps in a second.
+    pub(crate) steps_s: f64,
+    /// CPU time of the drive for a step, and bytes that it reads from the medium.
+    pub(crate) step_cpu_us: f64,
+    pub(crate) step_read_bytes: f64,
 }
 
 /// Measures, prints tables and writes the JSON.
@@ -111,8 +124,15 @@ pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
     if let Some(path) = &options.json {
         std::fs::File::options().append(true).create(true).open(path).map_err(|error| io(path, &error))?;
     }
-    let mut bench = Bench::start(options, machine.cores).await?;
-    let mut report = ServicesReport::new(machine, options);
+    std::fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
+    let (directory, cores) = (options.directory.clone(), machine.cores);
+    let costs = tokio::task::spawn_blocking(move || Costs::measure(&directory, cores)).await;
+    let costs = costs.map_err(|lost| Fault::bug(lost.to_string()))??;
+    println!("{}", costs.text());
+    let mut bench = Bench::start(options, cores).await?;
+    let (seconds, runs, rate) = (options.seconds, options.runs, options.rate);
+    let model = Model { costs, rest_cores: bench.at_rest().await, cores, seconds, runs, rate };
+    let mut report = ServicesReport::new(machine, options, model);
     for chunks in CHUNKS {
         bench.deduplicate(chunks).await?;
         report.alone.push(bench.alone().await?);
@@ -159,7 +179,6 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// A drive with values to look at.
     async fn start(options: &'a ServicesOptions, cores: usize) -> Result<Self, Fault> {
-        std::fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let folder = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let port = free_port()?;
         let program = std::env::current_exe().map_err(|error| io(Path::new("pithead"), &error))?;
@@ -234,6 +253,7 @@ impl<'a> Bench<'a> {
 
     async fn measure(&self, policy: Option<&'static str>, puts: Puts) -> Result<Measured, Fault> {
         let (cpu, own) = (self.cpu_seconds(), ProcessUse::of_self().cpu_seconds);
+        let [_, written] = device_bytes(self.drive.id());
         let before = progress(&self.tell(BackgroundOrder::Look).await?);
         let started = Instant::now();
         let seconds = self.options.seconds;
@@ -253,12 +273,21 @@ impl<'a> Bench<'a> {
             foreground: watched.foreground,
             background: watched.background,
             cpu_us: (self.cpu_seconds() - cpu) / count.max(1.0) * 1e6,
+            written_bytes: (device_bytes(self.drive.id())[1] - written) / count.max(1.0),
             client_cores: (ProcessUse::of_self().cpu_seconds - own) / took,
         })
     }
 
     fn cpu_seconds(&self) -> f64 {
         ProcessUse::of_process(self.drive.id()).cpu_seconds
+    }
+
+    /// CPU of the drive while nobody asks anything of it, in cores.
+    async fn at_rest(&self) -> f64 {
+        tokio::time::sleep(SETTLE).await;
+        let cpu = self.cpu_seconds();
+        tokio::time::sleep(REST).await;
+        (self.cpu_seconds() - cpu) / REST.as_secs_f64()
     }
 
     /// Looks at the cores and at deduplication until then.
@@ -291,12 +320,17 @@ impl<'a> Bench<'a> {
     async fn alone(&self) -> Result<Alone, Fault> {
         self.choose(Some(BEST)).await?;
         let seconds = self.options.seconds * self.options.runs as f64;
+        let (cpu, [read, _]) = (self.cpu_seconds(), device_bytes(self.drive.id()));
         let before = progress(&self.tell(BackgroundOrder::Look).await?);
         let done = self.watch(before, Instant::now() + Duration::from_secs_f64(seconds)).await?.done;
+        let steps = (done.steps as f64).max(1.0);
         let alone = Alone {
             chunks: self.chunks,
             mb_s: done.bytes as f64 / seconds / 1e6,
-            step_us: done.busy_ns as f64 / 1e3 / (done.steps as f64).max(1.0),
+            step_us: done.busy_ns as f64 / 1e3 / steps,
+            steps_s: steps / seconds,
+            step_cpu_us: (self.cpu_seconds() - cpu) / steps * 1e6,
+            step_read_bytes: (device_bytes(self.drive.id())[0] - read) / steps,
         };
         println!("{} alone: {:.0} MB/s, {:.0} µs a step", alone.chunks, alone.mb_s, alone.step_us);
         Ok(alone)

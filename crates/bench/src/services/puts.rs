@@ -11,7 +11,7 @@ use super::VALUE_BYTES;
 use crate::kv::clients::{Caller, Server, value_of};
 
 /// Keys of each thread, which it puts again and again.
-const KEYS: usize = 64;
+pub(super) const KEYS: usize = 64;
 
 /// What is put, by whom.
 #[derive(Clone, Copy, Debug)]

@@ -1,21 +1,22 @@
 //! What is printed and kept of the benchmark, and what the simulator says of the same.
 
-use pithead_policy::background::sim::{Backlog, Scenario, paper, simulate};
+use pithead_policy::background::sim::{paper, simulate};
 use serde::Serialize;
 
+use super::costs::Costs;
 use super::dedup::Saved;
+use super::model::{Model, Simulated, Tuned};
 use super::queries::Queries;
 use super::{Alone, BEST, CHUNKS, Measured, POLICIES, ServicesOptions, policy_of};
 use crate::machine::Machine;
 use crate::report::table;
 use crate::timing::geometric_mean;
 
-/// What the first step on another core takes besides, in the simulator: what fits in the nearest caches is read again.
-const MOVE_SECONDS: f64 = 5e-6;
-/// The interval of a drive's decisions.
-const INTERVAL: f64 = 0.02;
 /// The paper's figure is of fewer host threads than this.
 const PAPER_THREADS: usize = 10;
+
+/// From this share of its time on a core counts as fully used.
+const FULL: f64 = 0.85;
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
@@ -30,19 +31,15 @@ pub(super) struct ServicesReport {
     pub(super) alone: Vec<Alone>,
     pub(super) queries: Vec<Queries>,
     pub(super) saved: Vec<Saved>,
+    /// What the simulator was told, what was chosen for puts alone, and what it says of puts beside deduplication.
+    costs: Costs,
+    rest_cores: f64,
+    tuned: Vec<Tuned>,
     simulated: Vec<Simulated>,
+    #[serde(skip)]
+    model: Model,
     four_cores: Vec<OnFourCores>,
     summary: ServicesSummary,
-}
-
-/// The mean of puts as the simulator has it, beside that of the drive.
-#[derive(Debug, Serialize)]
-struct Simulated {
-    chunks: &'static str,
-    policy: &'static str,
-    threads: usize,
-    simulated_us: f64,
-    real_us: f64,
 }
 
 /// The mean of puts to the paper's drive of four cores, as the simulator has it; see [`paper`].
@@ -53,6 +50,10 @@ struct OnFourCores {
     threads: usize,
     mean_us: f64,
     p99_us: f64,
+    /// Cores that work nearly all of the time.
+    full_cores: usize,
+    /// Steps that were done for each put; of one that it brings, a policy may leave a part undone.
+    steps_per_put: f64,
 }
 
 /// The figures that count. None: it was not measured.
@@ -76,7 +77,7 @@ struct ServicesSummary {
 type Of = (&'static str, Option<&'static str>, usize);
 
 impl ServicesReport {
-    pub(super) fn new(machine: Machine, options: &ServicesOptions) -> Self {
+    pub(super) fn new(machine: Machine, options: &ServicesOptions, model: Model) -> Self {
         Self {
             machine,
             seconds: options.seconds,
@@ -87,7 +88,11 @@ impl ServicesReport {
             alone: Vec::new(),
             queries: Vec::new(),
             saved: Vec::new(),
+            costs: model.costs,
+            rest_cores: model.rest_cores,
+            tuned: Vec::new(),
             simulated: Vec::new(),
+            model,
             four_cores: Vec::new(),
             summary: ServicesSummary::default(),
         }
@@ -120,6 +125,7 @@ impl ServicesReport {
 
     /// Runs the simulator, and works out the summary.
     pub(super) fn finish(&mut self) {
+        self.tuned = self.measured.iter().filter(|it| it.policy.is_none()).map(|it| self.model.tune(it)).collect();
         self.simulated = self.simulate();
         self.four_cores = self.on_four_cores();
         // With fewer threads than cores, a core is idle.
@@ -142,7 +148,7 @@ impl ServicesReport {
             full_load_vs_none: mean_of(CHUNKS.into_iter().filter_map(|chunks| self.full_load_vs_none(chunks))),
             dedup_rate_kept: self.rate_kept(has_idle),
             query_p50_vs_alone: asked(Some(BEST)).zip(asked(None)).map(|(best, alone)| best / alone),
-            simulated_vs_real: mean_of(self.simulated.iter().map(|it| it.simulated_us / it.real_us)),
+            simulated_vs_real: mean_of(self.simulated.iter().map(Simulated::ratio)),
             dedup_saved: self.saved_by("cdc").map(Saved::share),
             dedup_read_cost: self.saved_by("cdc").map(Saved::read_cost),
         };
@@ -170,17 +176,12 @@ impl ServicesReport {
         self.saved.iter().find(|saved| saved.chunks == chunks)
     }
 
-    /// What puts from so many threads come to beside a service that always has more to do. The simulator is told what a put takes of
-    /// a core and what a step takes. It has cores and no medium, so what a put takes elsewhere is chosen such that puts alone, from as
-    /// many threads, take the time that they took. What a service and its policy come to is the simulator's own.
+    /// What puts come to beside deduplication by the simulator, which knows them alone from as many threads.
     fn simulate(&self) -> Vec<Simulated> {
         let simulated = self.measured.iter().filter_map(|real| {
-            let (policy, alone) = (real.policy?, self.of((real.chunks, None, real.threads))?);
-            let cores_alone = simulate(&self.scenario(alone, 0.0, Backlog::None), policy_of(policy)).mean;
-            let elsewhere_seconds = (alone.latencies.mean_us * 1e-6 - cores_alone).max(0.0);
-            let outcome = simulate(&self.scenario(alone, elsewhere_seconds, Backlog::Endless), policy_of(policy));
-            let (simulated_us, real_us) = (outcome.mean * 1e6, real.latencies.mean_us);
-            Some(Simulated { chunks: real.chunks, policy, threads: real.threads, simulated_us, real_us })
+            let alone = self.of((real.chunks, None, real.threads))?;
+            let tuned = self.tuned.iter().find(|it| (it.chunks, it.threads) == (real.chunks, real.threads))?;
+            self.model.predict(alone, tuned, self.alone(real.chunks)?, real)
         });
         simulated.collect()
     }
@@ -191,7 +192,11 @@ impl ServicesReport {
         let simulated = all.flat_map(|(chunks, threads)| {
             POLICIES.map(|policy| {
                 let outcome = simulate(&paper(threads, chunks != CHUNKS[0]), policy_of(policy));
-                OnFourCores { chunks, policy, threads, mean_us: outcome.mean * 1e6, p99_us: outcome.p99 * 1e6 }
+                let busy = outcome.foreground.iter().zip(&outcome.background).map(|(front, behind)| front + behind);
+                let full_cores = busy.filter(|share| *share > FULL).count();
+                let (mean_us, p99_us) = (outcome.mean * 1e6, outcome.p99 * 1e6);
+                let steps_per_put = outcome.steps_per_task();
+                OnFourCores { chunks, policy, threads, mean_us, p99_us, full_cores, steps_per_put }
             })
         });
         simulated.collect()
@@ -205,45 +210,11 @@ impl ServicesReport {
         Some(1.0 - mean_of(of("bts").into_iter().zip(of("none")).map(|(bts, none)| bts / none))?)
     }
 
-    /// Puts as they were alone, beside a service that has so much to do.
-    fn scenario(&self, alone: &Measured, elsewhere_seconds: f64, backlog: Backlog) -> Scenario {
-        Scenario {
-            seed: 1,
-            seconds: self.seconds * self.runs as f64,
-            cores: self.machine.cores,
-            threads: alone.threads,
-            rate: self.rate,
-            task_seconds: alone.cpu_us * 1e-6,
-            task_spread: 0.5,
-            elsewhere_seconds,
-            services: 1,
-            backlog,
-            step_seconds: self.alone(alone.chunks).map_or(f64::NAN, |it| it.step_us * 1e-6),
-            move_seconds: MOVE_SECONDS,
-            interval: INTERVAL,
-        }
-    }
-
     /// Tables for a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = table(&HEADER, &self.measured.iter().chain(&self.full_load).map(measured_row).collect::<Vec<_>>());
-        let row = |it: &Simulated| {
-            let ratio = format!("{:.2}", it.simulated_us / it.real_us);
-            let names = [it.chunks.to_owned(), it.policy.to_owned(), it.threads.to_string()];
-            [names.to_vec(), vec![number(it.simulated_us), number(it.real_us), ratio]].concat()
-        };
-        text += "\n\n";
-        text += &table(
-            &["chunks", "policy", "threads", "simulated µs", "real µs", "ratio"],
-            &self.simulated.iter().map(row).collect::<Vec<_>>(),
-        );
-        let row = |it: &OnFourCores| {
-            let names = [it.chunks.to_owned(), it.policy.to_owned(), it.threads.to_string()];
-            [names.to_vec(), vec![number(it.mean_us), number(it.p99_us)]].concat()
-        };
-        let rows: Vec<_> = self.four_cores.iter().map(row).collect();
-        let header = ["chunks", "policy", "threads", "mean µs", "p99 µs"];
-        text += &format!("\n\nfour cores of Park et al. 2022, simulated:\n{}\n", table(&header, &rows));
+        text += &self.simulated_text();
+        text += &self.four_cores_text();
         for it in &self.alone {
             text += &format!("\n{} alone: {} MB/s, {} µs a step", it.chunks, number(it.mb_s), number(it.step_us));
         }
@@ -260,6 +231,48 @@ impl ServicesReport {
             text += &figure.map_or_else(|| format!("\n{name}: not measured"), |figure| format!("\n{name}: {figure:.3}"));
         }
         text
+    }
+
+    fn simulated_text(&self) -> String {
+        let row = |it: &Tuned| {
+            let names = [it.chunks.to_owned(), it.threads.to_string(), format!("{:.2}", it.speed), format!("{:.2}", it.after)];
+            [names.to_vec(), [it.elsewhere_us, it.simulated_us, it.real_us].map(number).to_vec()].concat()
+        };
+        let header = ["chunks", "threads", "speed", "after", "elsewhere µs", "simulated µs", "real µs"];
+        let tuned = table(&header, &self.tuned.iter().map(row).collect::<Vec<_>>());
+        let row = |it: &Simulated| {
+            let names = [it.chunks.to_owned(), it.policy.to_owned(), it.threads.to_string()];
+            let times = vec![number(it.simulated_us), number(it.real_us), format!("{:.2}", it.ratio())];
+            [names.to_vec(), times, [it.simulated_mb_s, it.real_mb_s].map(number).to_vec()].concat()
+        };
+        let header = ["chunks", "policy", "threads", "simulated µs", "real µs", "ratio", "simulated MB/s", "real MB/s"];
+        let simulated = table(&header, &self.simulated.iter().map(row).collect::<Vec<_>>());
+        format!(
+            "\n\ntold to the simulator, each measured by itself (the drive at rest: {:.1}% of a core):\n{}\n\n\
+             chosen such that puts alone are as they were:\n{tuned}\n\n\
+             foretold, of puts beside deduplication:\n{simulated}",
+            self.rest_cores * 100.0,
+            self.costs.text()
+        )
+    }
+
+    fn four_cores_text(&self) -> String {
+        let none = |it: &OnFourCores| {
+            let mut all = self.four_cores.iter();
+            all.find(|other| (other.chunks, other.policy, other.threads) == (it.chunks, "none", it.threads))
+        };
+        let row = |it: &OnFourCores| {
+            let saved = none(it).map_or_else(String::new, |none| format!("{:.1}%", (1.0 - it.mean_us / none.mean_us) * 100.0));
+            let names = [it.chunks.to_owned(), it.policy.to_owned(), it.threads.to_string()];
+            [
+                names.to_vec(),
+                vec![number(it.mean_us), saved, number(it.p99_us), it.full_cores.to_string(), number(it.steps_per_put)],
+            ]
+            .concat()
+        };
+        let header = ["chunks", "policy", "threads", "mean µs", "saved", "p99 µs", "full cores", "steps/put"];
+        let rows = table(&header, &self.four_cores.iter().map(row).collect::<Vec<_>>());
+        format!("\n\nfour cores of Park et al. 2022, two of which two threads fill, simulated:\n{rows}\n")
     }
 
     fn saved_table(&self) -> String {
@@ -359,7 +372,8 @@ mod tests {
             foreground: vec![0.1, 0.0],
             background: vec![0.0, 0.9],
             cpu_us: 100.0,
-            client_cores: 0.1,
+            written_bytes: 65_536.0,
+            client_cores: 0.001,
         }
     }
 
@@ -375,7 +389,18 @@ mod tests {
             files: "f".into(),
             json: None,
         };
-        let mut report = ServicesReport::new(Machine { cores: 2, ..Machine::here() }, &options);
+        let costs = Costs {
+            beside_speed: 0.8,
+            read_mb_s: 500.0,
+            write_mb_s: 500.0,
+            read_latency_us: 50.0,
+            commit_us: 20.0,
+            commit_put_us: 30.0,
+            prepare_us_mb: 500.0,
+            round_us_mb: 500.0,
+        };
+        let model = Model { costs, rest_cores: 0.0, cores: 2, seconds: 1.0, runs: 1, rate: 100.0 };
+        let mut report = ServicesReport::new(Machine { cores: 2, ..Machine::here() }, &options, model);
         report.finish();
         assert!(report.text().contains("simulated_vs_real: not measured"), "{}", report.text());
         let [light, heavy] = CHUNKS;
@@ -392,7 +417,14 @@ mod tests {
         ];
         report.full_load =
             vec![measured((light, Some("none"), 16), 1_000.0, 9.0), measured((light, Some(BEST), 16), 900.0, 9.0)];
-        report.alone = vec![Alone { chunks: light, mb_s: 500.0, step_us: 30.0 }];
+        report.alone = vec![Alone {
+            chunks: light,
+            mb_s: 500.0,
+            step_us: 30.0,
+            steps_s: 9_000.0,
+            step_cpu_us: 30.0,
+            step_read_bytes: 32_768.0,
+        }];
         report.finish();
         let figure = |name: &str| report.figures().iter().find(|(named, _)| *named == name).and_then(|(_, figure)| *figure);
         let is_about = |name: &str, expected: f64| {

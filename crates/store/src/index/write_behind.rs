@@ -44,7 +44,8 @@ type Blocks = BTreeMap<u64, Arc<[u8]>>;
 /// Writes between two flushes.
 #[derive(Debug, Default)]
 struct Batch {
-    blocks: Blocks,
+    /// Whoever writes them to the medium shares them, and not the lock. Then the batch is closed, so that nothing is copied.
+    blocks: Arc<Blocks>,
     /// It takes no more blocks.
     is_closed: bool,
     /// A flush follows.
@@ -89,7 +90,7 @@ impl WriteBehind {
     }
 
     /// The blocks to be written next, and whether a flush follows.
-    fn oldest(&self) -> Option<(Blocks, bool)> {
+    fn oldest(&self) -> Option<(Arc<Blocks>, bool)> {
         let mut lined_up = self.lined_up.write();
         let oldest = lined_up.batches.front_mut()?;
         oldest.is_closed = true;
@@ -137,7 +138,7 @@ impl LinedUp {
         if !self.holds && self.batches.is_empty() {
             return false;
         }
-        let blocks = &mut self.open_batch().blocks;
+        let blocks = Arc::make_mut(&mut self.open_batch().blocks);
         blocks.extend((offset..).step_by(BLOCK).zip(data.chunks(BLOCK).map(Arc::from)));
         true
     }

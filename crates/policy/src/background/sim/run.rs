@@ -1,27 +1,36 @@
 //! One run of the simulation.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::core::{Core, Occupation, Task, Waiting};
+use super::device::Device;
+use super::event::{Events, SimEvent};
+use super::writing::{Work, Writing};
 use super::{Arrivals, Backlog, Outcome, Scenario};
-use crate::background::{BackgroundPolicy, CoreGrant, CoreSample, Selection};
+use crate::background::{BackgroundPolicy, CoreSample, Selection};
 
 /// How the reactors of a drive run steps; the same numbers as there.
 const STAYS: f64 = 2e-3;
 const DEBT: f64 = 1e-3;
 const PATIENCE: f64 = 0.1;
+/// How long a thread has a core before another one that waits for it, about as long as the kernel lets it.
+const SLICE: f64 = 1e-3;
+/// Bytes that a service reads at once, at least.
+const READ_BYTES: f64 = 65_536.0;
 
 pub(super) struct Run<'a> {
-    scenario: &'a Scenario,
+    pub scenario: &'a Scenario,
     arrivals: Arrivals,
     random: StdRng,
-    now: f64,
-    events: BinaryHeap<Event>,
-    sequence: u64,
+    pub now: f64,
+    events: Events,
+    hosts: Vec<Host>,
     cores: Vec<Core>,
+    pub device: Device,
+    pub writing: Writing,
     services: Vec<Service>,
     /// Services whose next step can run, with since when.
     ready: VecDeque<(usize, f64)>,
@@ -30,66 +39,22 @@ pub(super) struct Run<'a> {
     selection: Selection,
     times: Vec<f64>,
     last_step: f64,
-    outcome: Outcome,
+    pub outcome: Outcome,
 }
 
-#[derive(Default)]
-struct Core {
-    queue: VecDeque<Waiting>,
-    is_busy: bool,
-    grant: CoreGrant,
-    /// Tasks before the core's driver, which runs steps; none: it does not want to run.
-    ahead: Option<usize>,
-    /// Since when the driver has given way to tasks.
-    gives_way_since: Option<f64>,
-    debt: f64,
-    rests_until: f64,
-    /// Whether it is to look for steps again soon.
-    looks: bool,
-    sample: CoreSample,
-    delay: f64,
-    foreground: f64,
-    background: f64,
-}
-
-/// What waits for a core.
-enum Waiting {
-    /// A foreground task.
-    Task(Task),
-    /// A step that a task left behind where it ran.
-    Step,
-}
-
-#[derive(Clone, Copy)]
-struct Task {
-    came: f64,
-    thread: usize,
+/// A host thread that sends one task at a time.
+#[derive(Clone, Default)]
+struct Host {
+    waits: bool,
+    /// When tasks were due that it has not sent yet.
+    due: VecDeque<f64>,
 }
 
 struct Service {
+    /// The core of its last step.
     home: Option<usize>,
-}
-
-/// What happens in the simulation.
-enum SimEvent {
-    /// A host thread sends a task.
-    Arrival(usize),
-    /// A core is done with a task.
-    TaskDone(usize, Task),
-    /// A core is done with a step of a service, which took so long.
-    StepDone(usize, usize, f64),
-    /// A core is done with a step that a task left there.
-    LeftStepDone(usize),
-    /// A core looks for steps again.
-    Look(usize),
-    /// The policy decides.
-    Decide,
-}
-
-struct Event {
-    at: f64,
-    sequence: u64,
-    what: SimEvent,
+    /// Bytes that it has read and that no step has taken.
+    read_bytes: f64,
 }
 
 impl<'a> Run<'a> {
@@ -100,10 +65,12 @@ impl<'a> Run<'a> {
             arrivals,
             random: StdRng::seed_from_u64(scenario.seed),
             now: 0.0,
-            events: BinaryHeap::new(),
-            sequence: 0,
+            events: Events::default(),
+            hosts: vec![Host::default(); scenario.threads],
             cores: (0..cores).map(|_| Core::default()).collect(),
-            services: (0..scenario.services).map(|_| Service { home: None }).collect(),
+            device: Device::new(scenario.medium),
+            writing: Writing::default(),
+            services: (0..scenario.services).map(|_| Service { home: None, read_bytes: scenario.step_bytes }).collect(),
             ready: (0..scenario.services).map(|service| (service, 0.0)).collect(),
             backlog: if scenario.backlog == Backlog::Endless { f64::INFINITY } else { 0.0 },
             selection: Selection::new(policy),
@@ -113,7 +80,7 @@ impl<'a> Run<'a> {
         };
         for thread in 0..scenario.threads {
             match arrivals {
-                Arrivals::Random => run.next_arrival(thread),
+                Arrivals::Random | Arrivals::Queued => run.next_arrival(thread),
                 Arrivals::Closed => run.add(0.0, SimEvent::Arrival(thread)),
             }
         }
@@ -122,12 +89,13 @@ impl<'a> Run<'a> {
     }
 
     pub fn finish(mut self) -> Outcome {
-        while let Some(Event { at, what, .. }) = self.events.pop() {
+        while let Some((at, what)) = self.events.next() {
             if at > self.scenario.seconds {
                 break;
             }
             self.now = at;
             self.happen(what);
+            self.settle_speeds();
         }
         let seconds = self.scenario.seconds;
         let times = &mut self.times;
@@ -137,12 +105,13 @@ impl<'a> Run<'a> {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| at(share).unwrap_or(0.0));
         let foreground = self.cores.iter().map(|core| core.foreground / seconds).collect();
         let background = self.cores.iter().map(|core| core.background / seconds).collect();
-        Outcome { tasks: times.len() as u64, mean, p50, p99, p999, foreground, background, ..self.outcome }
+        let (medium_bytes, medium) = (self.device.bytes, self.device.busy(seconds) / seconds);
+        let tasks = times.len() as u64;
+        Outcome { tasks, mean, p50, p99, p999, foreground, background, medium_bytes, medium, ..self.outcome }
     }
 
-    fn add(&mut self, after: f64, what: SimEvent) {
-        self.sequence += 1;
-        self.events.push(Event { at: self.now + after, sequence: self.sequence, what });
+    pub fn add(&mut self, after: f64, what: SimEvent) {
+        self.events.add(self.now + after, what);
     }
 
     fn next_arrival(&mut self, thread: usize) {
@@ -152,30 +121,18 @@ impl<'a> Run<'a> {
 
     fn happen(&mut self, what: SimEvent) {
         match what {
-            SimEvent::Arrival(thread) => {
-                let core = thread % self.cores.len();
-                self.cores[core].queue.push_back(Waiting::Task(Task { came: self.now, thread }));
-                if self.arrivals == Arrivals::Random {
-                    self.next_arrival(thread);
-                }
-                self.go_on(core);
+            SimEvent::Arrival(thread) => self.arrive(thread),
+            SimEvent::CoreDone(core, number) => self.core_done(core, number),
+            SimEvent::Answered(thread) => match self.hosts[thread].due.pop_front() {
+                Some(came) => self.send(Task { came, queued: self.now, thread }),
+                None => self.hosts[thread].waits = false,
+            },
+            SimEvent::StepRead(service) => {
+                self.ready.push_back((service, self.now));
+                self.wake_all();
             }
-            SimEvent::TaskDone(core, task) => {
-                let elsewhere = self.scenario.elsewhere_seconds;
-                self.times.push(self.now - task.came + elsewhere);
-                if self.arrivals == Arrivals::Closed {
-                    self.add(elsewhere, SimEvent::Arrival(task.thread));
-                }
-                self.cores[core].is_busy = false;
-                self.leave_steps(core);
-                self.go_on(core);
-            }
-            SimEvent::LeftStepDone(core) => {
-                self.outcome.steps += 1;
-                self.cores[core].is_busy = false;
-                self.go_on(core);
-            }
-            SimEvent::StepDone(core, service, took) => self.step_done(core, service, took),
+            SimEvent::Written => self.written(),
+            SimEvent::RoundDue => self.round_due(),
             SimEvent::Look(core) => {
                 self.cores[core].looks = false;
                 self.wake(core);
@@ -183,6 +140,112 @@ impl<'a> Run<'a> {
             }
             SimEvent::Decide => self.decide(),
         }
+    }
+
+    fn core_done(&mut self, core: usize, number: u64) {
+        let Some((what, took)) = self.cores[core].end(number) else { return };
+        match what {
+            Occupation::Task(task) => {
+                if self.scenario.writes.is_some() {
+                    self.wait_for_commit(task)
+                } else {
+                    self.answered(task)
+                }
+                self.leave_steps(core);
+            }
+            Occupation::Step(service) => self.step_done(core, service, took),
+            Occupation::LeftStep => self.outcome.steps += 1,
+            Occupation::Thread(work, left) if left > 0.0 => {
+                let core = if work.is_pinned() { core } else { self.freest() };
+                self.queue_thread(core, work, left);
+            }
+            Occupation::Thread(work, _) => self.work_done(work),
+        }
+        self.go_on(core);
+    }
+
+    /// Begins what takes so long at full speed.
+    fn occupy(&mut self, index: usize, what: Occupation, seconds: f64) {
+        let speed = self.speed(index);
+        let (takes, number) = self.cores[index].begin(self.now, what, seconds, speed);
+        self.add(takes, SimEvent::CoreDone(index, number));
+    }
+
+    fn speed(&self, index: usize) -> f64 {
+        let is_shared = self.cores.get(index ^ 1).is_some_and(Core::is_busy);
+        if is_shared { self.scenario.beside_speed } else { 1.0 }
+    }
+
+    /// Whatever runs goes on as fast as the other core of its pair lets it.
+    fn settle_speeds(&mut self) {
+        if self.scenario.beside_speed == 1.0 {
+            return;
+        }
+        for index in 0..self.cores.len() {
+            let speed = self.speed(index);
+            if let Some((left, number)) = self.cores[index].change_speed(self.now, speed) {
+                self.add(left, SimEvent::CoreDone(index, number));
+            }
+        }
+    }
+
+    fn arrive(&mut self, thread: usize) {
+        if self.arrivals != Arrivals::Closed {
+            self.next_arrival(thread);
+        }
+        let (now, host) = (self.now, &mut self.hosts[thread]);
+        if self.arrivals == Arrivals::Queued && std::mem::replace(&mut host.waits, true) {
+            return host.due.push_back(now);
+        }
+        self.send(Task { came: now, queued: now, thread });
+    }
+
+    /// The core that a host thread is bound to.
+    pub fn core_of(&self, thread: usize) -> usize {
+        thread % self.cores.len()
+    }
+
+    /// A task has come to its core.
+    pub fn queue_task(&mut self, task: Task) {
+        let core = self.core_of(task.thread);
+        self.cores[core].queue.push_back(Waiting::Task(Task { queued: self.now, ..task }));
+        self.go_on(core);
+    }
+
+    pub fn answered(&mut self, task: Task) {
+        let elsewhere = self.scenario.elsewhere_seconds;
+        self.times.push(self.now - task.came + elsewhere);
+        match self.arrivals {
+            Arrivals::Random => {}
+            Arrivals::Queued => self.add(elsewhere, SimEvent::Answered(task.thread)),
+            Arrivals::Closed => self.add(elsewhere, SimEvent::Arrival(task.thread)),
+        }
+    }
+
+    /// A thread has work that takes so long.
+    pub fn begin_work(&mut self, work: Work, seconds: f64) {
+        if seconds <= 0.0 {
+            return self.work_done(work);
+        }
+        let core = match work {
+            Work::Answer(task) | Work::After(task) => self.core_of(task.thread),
+            Work::Commit => {
+                self.writing.turn += 1;
+                self.writing.turn % self.cores.len()
+            }
+            _ => self.freest(),
+        };
+        self.queue_thread(core, work, seconds);
+    }
+
+    fn queue_thread(&mut self, core: usize, work: Work, seconds: f64) {
+        self.cores[core].queue.push_back(Waiting::Thread(work, seconds));
+        self.go_on(core);
+    }
+
+    /// The core that has the least to do.
+    fn freest(&self) -> usize {
+        (0..self.cores.len()).min_by_key(|core| self.cores[*core].load()).unwrap_or(0)
     }
 
     /// What is to be done because a task has ended. Where nobody places it, it follows on the same core, as an equal.
@@ -203,9 +266,8 @@ impl<'a> Run<'a> {
         self.outcome.steps += 1;
         self.outcome.starved = self.outcome.starved.max(self.now - self.last_step);
         self.last_step = self.now;
-        self.ready.push_back((service, self.now));
+        self.read_ahead(service);
         let (now, core) = (self.now, &mut self.cores[index]);
-        core.is_busy = false;
         core.debt += took * (1.0 - core.grant.share) / core.grant.share.max(1e-9);
         if core.debt > DEBT {
             core.rests_until = now + core.debt;
@@ -215,7 +277,25 @@ impl<'a> Run<'a> {
             core.ahead = Some(core.queue.len());
         }
         self.wake_all();
-        self.go_on(index);
+    }
+
+    /// A service reads what its next step needs, unless it has that.
+    fn read_ahead(&mut self, index: usize) {
+        let bytes = self.scenario.step_bytes;
+        let service = &mut self.services[index];
+        service.read_bytes -= bytes;
+        if service.read_bytes >= bytes {
+            return self.ready.push_back((index, self.now));
+        }
+        let missing = READ_BYTES.max(bytes);
+        service.read_bytes += missing;
+        let read_at = self.device.read(self.now, missing);
+        let ready_at = read_at + self.scenario.read_elsewhere_seconds;
+        if ready_at > self.now {
+            self.add(ready_at - self.now, SimEvent::StepRead(index));
+        } else {
+            self.ready.push_back((index, self.now));
+        }
     }
 
     fn decide(&mut self) {
@@ -244,7 +324,7 @@ impl<'a> Run<'a> {
     fn wake_all(&mut self) {
         for index in 0..self.cores.len() {
             self.wake(index);
-            if !self.cores[index].is_busy && self.cores[index].queue.is_empty() {
+            if !self.cores[index].is_busy() && self.cores[index].queue.is_empty() {
                 self.go_on(index);
             }
         }
@@ -252,17 +332,18 @@ impl<'a> Run<'a> {
 
     /// Runs what is next on a core that is free.
     fn go_on(&mut self, index: usize) {
-        while !self.cores[index].is_busy {
+        while !self.cores[index].is_busy() {
             if self.cores[index].ahead == Some(0) && self.try_step(index) {
                 return;
             }
             match self.cores[index].queue.pop_front() {
                 Some(Waiting::Task(task)) => self.run_task(index, task),
-                Some(Waiting::Step) => {
-                    let took = self.scenario.step_seconds;
-                    self.occupy_with_step(index, took);
-                    self.add(took, SimEvent::LeftStepDone(index));
+                Some(Waiting::Thread(work, left)) => {
+                    let takes = left.min(SLICE);
+                    self.go_ahead(index);
+                    self.occupy(index, Occupation::Thread(work, left - takes), takes);
                 }
+                Some(Waiting::Step) => self.occupy(index, Occupation::LeftStep, self.scenario.step_seconds),
                 None => return,
             }
         }
@@ -274,14 +355,17 @@ impl<'a> Run<'a> {
         let [a, b] = [(); 2].map(|()| self.random.random::<f64>());
         let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
         let took = self.scenario.task_seconds * (spread * normal - spread * spread / 2.0).exp();
+        self.go_ahead(index);
+        let core = &mut self.cores[index];
+        core.sample.arrivals += 1;
+        core.delay += self.now - task.queued;
+        self.occupy(index, Occupation::Task(task), took);
+    }
+
+    /// One less is before the core's driver.
+    fn go_ahead(&mut self, index: usize) {
         let core = &mut self.cores[index];
         core.ahead = core.ahead.map(|ahead| ahead.saturating_sub(1));
-        core.is_busy = true;
-        core.foreground += took;
-        core.sample.foreground += took;
-        core.sample.arrivals += 1;
-        core.delay += self.now - task.came;
-        self.add(took, SimEvent::TaskDone(index, task));
     }
 
     /// The driver of a core has its turn; whether it runs a step.
@@ -305,16 +389,8 @@ impl<'a> Run<'a> {
         self.services[service].home = Some(index);
         self.outcome.moves += u64::from(is_moved);
         let took = self.scenario.step_seconds + if is_moved { self.scenario.move_seconds } else { 0.0 };
-        self.occupy_with_step(index, took);
-        self.add(took, SimEvent::StepDone(index, service, took));
+        self.occupy(index, Occupation::Step(service), took);
         true
-    }
-
-    fn occupy_with_step(&mut self, index: usize, took: f64) {
-        let core = &mut self.cores[index];
-        core.is_busy = true;
-        core.background += took;
-        core.sample.background += took;
     }
 
     /// A service whose next step is this core's to run: its last one ran here, or that core has no time for it.
@@ -340,39 +416,5 @@ impl<'a> Run<'a> {
                 None
             }
         }
-    }
-}
-
-impl Core {
-    fn take_sample(&mut self, interval: f64) -> CoreSample {
-        let sample = std::mem::take(&mut self.sample);
-        let delay = std::mem::take(&mut self.delay);
-        CoreSample {
-            foreground: (sample.foreground / interval).min(1.0),
-            background: (sample.background / interval).min(1.0),
-            queue_delay: delay / (sample.arrivals as f64).max(1.0),
-            arrivals: sample.arrivals,
-        }
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest event is the greatest.
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> Ordering {
-        other.at.total_cmp(&self.at).then_with(|| other.sequence.cmp(&self.sequence))
     }
 }
