@@ -3,7 +3,7 @@
 //!
 //! Cases are such in which the device or its link is what all wait for: the host is not slowed. The drive's cores take what it
 //! counts, at the profile's cycles, in both. What is compared is how cores, medium and link, the pipeline between them, and the
-//! drive's scheduling go together.
+//! drive's scheduling go together. Cores take whole slices in both.
 
 mod cases;
 mod report;
@@ -14,16 +14,16 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use pithead_embed::{EmbedOptions, Target, connect};
-use pithead_emulate::{Fleet, Profile, parse, predict};
+use pithead_emulate::{Fleet, Profile, parse, predict_in_slices};
 use pithead_host::Session;
-use pithead_model::{Blame, ByLevel, Counts, Fault, boxed};
+use pithead_model::{Blame, ByLevel, Counts, Fault, SLICE_ROWS_DEFAULT, boxed};
 
 use crate::drives::DriveProcess;
 use crate::machine::Machine;
 use crate::tables::{fresh, io};
 use crate::timing::{Spread, run, unhelped};
 use cases::{DEVICES, Device, QUERIES, Question};
-use report::{CaseReport, Report, Took};
+use report::{CaseReport, Modelled, Report, Took};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -126,10 +126,13 @@ async fn case(drive: &Throttled<'_>, question: &Question, session: &Session, run
         cpu_seconds.push(run.cpu_ns as f64 / 1e9);
         counts = run.counts;
     }
-    let predicted = predict(&drive.profile, &counts, question.level, Fleet::even(1));
-    let predicted = predicted.map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
+    let predicted = |slice_rows: u64| {
+        let predicted = predict_in_slices(&drive.profile, &counts, question.level, Fleet::even(1), slice_rows);
+        predicted.map_err(|error| Fault::new(Blame::Bug, error.to_string()))
+    };
+    let model = Modelled { in_slices: predicted(SLICE_ROWS_DEFAULT as u64)?, by_pages: predicted(0)? };
     let took = Took { seconds: Spread::of(seconds), cpu_seconds: Spread::of(cpu_seconds), cpu_share: drive.cpu_share };
-    let report = CaseReport::of(drive.device, question, took, &counts, &predicted);
+    let report = CaseReport::of(drive.device, question, took, &counts, &model);
     println!("{}", report.line());
     Ok(report)
 }

@@ -258,7 +258,7 @@ mod tests {
         validate(&ValidateArgs { files: vec![file.clone()] }).unwrap();
         std::fs::write(&file, right.replace("poll_s", "pol_s")).unwrap();
         let error = show(&ShowArgs { profile: file.display().to_string(), json: false, toml: false }).unwrap_err();
-        assert!(error.to_string().contains("line 35: unknown field `pol_s`"), "{error}");
+        assert!(error.to_string().contains("line 34: unknown field `pol_s`"), "{error}");
         std::fs::write(&file, [0xff]).unwrap();
         assert!(validate(&ValidateArgs { files: vec![file] }).is_err());
     }

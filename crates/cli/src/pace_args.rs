@@ -112,7 +112,7 @@ impl Pace {
             device = device
                 .standing_for(name)
                 .with_medium(limits.medium_bytes_per_s, latency, limits.page_buffer_bytes)
-                .with_polling(Duration::from_secs_f64(limits.poll_s));
+                .with_polling(Duration::from_secs_f64(limits.poll_least_s), Duration::from_secs_f64(limits.poll_s));
         }
         Arc::new(device)
     }
@@ -125,9 +125,11 @@ impl Pace {
         };
         let profile = self.profile.as_ref().map(|(name, limits)| {
             let medium = quantity_text("bytes_per_s", limits.medium_bytes_per_s);
+            let [least, most] = [limits.poll_least_s, limits.poll_s].map(|interval| quantity_text("poll_s", interval));
             let polled = match limits.poll_s {
                 0.0 => String::new(),
-                interval => format!(", polled every {}", quantity_text("poll_s", interval)),
+                longest if limits.poll_least_s < longest => format!(", polled every {least} to {most}"),
+                _ => format!(", polled every {most}"),
             };
             format!(", medium paced to {medium}{polled}, as a {name}")
         });
@@ -216,7 +218,7 @@ mod tests {
         assert!(device.cpu_share() < 0.5, "400 MHz of 2013: {}", device.cpu_share());
         let facts = pace.facts();
         assert!(facts.ends_with(" of its speed, medium paced to 1.56 GB/s, polled every 10.0 ms, as a smart-ssd"), "{facts}");
-        assert_eq!(device.polled_every(), Some(Duration::from_millis(10)));
+        assert_eq!(device.polled_every(), Some(Duration::from_millis(10)..=Duration::from_millis(10)));
         let newport = PaceArgs::default().of(Some(limits("newport").unwrap()));
         assert_eq!(newport.device(2).polled_every(), None, "the device speaks first");
         assert!(!newport.facts().contains("polled"), "{}", newport.facts());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
-use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, predict, quantity_text};
-use pithead_host::{Parameters, Session, SubPlanProfile};
+use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Patterns, Prediction, Profile, predict, quantity_text};
+use pithead_host::{Parameters, Session, SubPlanProfile, patterns_of};
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
@@ -161,8 +161,8 @@ fn shown(fleet: Fleet) -> String {
 struct Hints {
     /// As [`Level::Hints`] has them.
     counts: Counts,
-    /// Whether the drives searched texts for patterns to find them.
-    patterns: bool,
+    /// The patterns that the drives searched texts for to find them; none where they looked for other things.
+    patterns: Option<Patterns>,
 }
 
 /// What a sub-plan would count over other data, on other drives.
@@ -240,7 +240,7 @@ fn hints(counts: &Counts, hinted: &SubPlanProfile) -> Option<Hints> {
     if [whole, filtered, bytes].iter().any(|other| other.rows > 0 || other.read_bytes > 0) {
         return None;
     }
-    let patterns = rounds().any(|round| round.scan.searched > 0);
+    let patterns = rounds().any(|round| round.scan.searched > 0).then(|| patterns_of(&hinted.sub_plan));
     let counts = Counts {
         read_bytes: found.read_bytes,
         passed_rows: found.rows,
@@ -391,6 +391,9 @@ mod tests {
     use pithead_embed::{EmbedOptions, Target, connect};
     use pithead_emulate::find;
 
+    /// A pattern that any matcher takes.
+    const ONE: Patterns = Patterns { count: 1, bytes_most: 3 };
+
     fn scaled() -> Scaled {
         counted(false).of(1, 1)
     }
@@ -407,7 +410,7 @@ mod tests {
         };
         // 32 MB of pages are searched, and 2 MB of those travel.
         let found = Counts { read_bytes: 34_000_000, passed_rows: 50_000, passed_bytes: 2_000_000, out_rows: 1000, ..counts };
-        let hints = Some(Hints { counts: found, patterns: true });
+        let hints = Some(Hints { counts: found, patterns: Some(ONE) });
         Counted { counts, hints, can_travel: true, partitions: 2, groups_are_apart }
     }
 
@@ -421,7 +424,7 @@ mod tests {
         filter.counts.out_rows = filter.counts.passed_rows;
         assert_eq!(filter.of(100, 8).counts.out_rows, 100_000);
         let hints = counted(false).of(100, 8).hints.unwrap();
-        assert!(hints.patterns, "{hints:?}");
+        assert_eq!(hints.patterns, Some(ONE));
         assert_eq!(
             (hints.counts.read_bytes, hints.counts.passed_rows, hints.counts.out_rows),
             (3_400_000_000, 5_000_000, 100_000)
@@ -503,11 +506,12 @@ mod tests {
         drain(&session, "CREATE TABLE n AS SELECT value AS k, 'note ' || value AS note FROM range(200000)").await.unwrap();
         let texts = count(&session, "SELECT count(*) FROM n WHERE note LIKE '%123456%'").await.unwrap()[0];
         let Hints { counts, patterns } = texts.hints.unwrap();
-        assert!(patterns && counts.passed_rows > 0 && counts.passed_rows < 100_000, "{counts:?}");
+        assert_eq!(patterns, Some(Patterns { count: 1, bytes_most: 6 }));
+        assert!(counts.passed_rows > 0 && counts.passed_rows < 100_000, "{counts:?}");
         assert!(counts.passed_bytes < counts.read_bytes / 2 && counts.rows == 200_000, "{counts:?}");
         assert_eq!((counts.out_rows, counts.stored_bytes), (1, texts.counts.stored_bytes));
         let numbers = count(&session, "SELECT count(*) FROM n WHERE k % 2 = 0").await.unwrap()[0].hints.unwrap();
-        assert!(!numbers.patterns && numbers.counts.passed_rows == 200_000, "{numbers:?}");
+        assert!(numbers.patterns.is_none() && numbers.counts.passed_rows == 200_000, "{numbers:?}");
         assert!(texts.can_travel);
         // A join of what each drive has is no work that pages or slices of one dataset are enough for.
         let join = "SELECT a.k FROM n a JOIN n b ON a.k = b.k WHERE a.note LIKE '%777%'";

@@ -1,6 +1,7 @@
 //! [`Device`]: the hooks at which emulation can intervene.
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,8 +73,9 @@ pub trait Device: Send + Sync + Debug {
     /// The rate to which reads are paced, bytes a second.
     fn medium_bytes_per_second(&self) -> Option<f64>;
 
-    /// From one GET of a host that polls to the next. None: events go to their host as they come.
-    fn polled_every(&self) -> Option<Duration> {
+    /// From one GET of a host that polls to the next: the shortest interval and the longest. None: events go to their host as
+    /// they come.
+    fn polled_every(&self) -> Option<RangeInclusive<Duration>> {
         None
     }
 }
@@ -142,7 +144,7 @@ pub struct Paced {
     link: Option<PacedLink>,
     cpu: Option<PacedCpu>,
     medium: Option<PacedMedium>,
-    polled_every: Option<Duration>,
+    polled_every: Option<RangeInclusive<Duration>>,
     profile: Option<String>,
 }
 
@@ -153,9 +155,10 @@ impl Paced {
         Self { medium: Some(medium), ..self }
     }
 
-    /// Lets its hosts poll: a session's events wait for the next GET.
-    pub fn with_polling(self, interval: Duration) -> Self {
-        Self { polled_every: (!interval.is_zero()).then_some(interval), ..self }
+    /// Lets its hosts poll, in intervals from the shortest to the longest: a session's events wait for the next GET. With 0 for the
+    /// longest, nobody polls.
+    pub fn with_polling(self, least: Duration, most: Duration) -> Self {
+        Self { polled_every: (!most.is_zero()).then_some(least..=most), ..self }
     }
 
     /// Says that it stands for the device of a profile.
@@ -241,8 +244,8 @@ impl Device for Paced {
         self.medium.as_ref().map(PacedMedium::bytes_per_second)
     }
 
-    fn polled_every(&self) -> Option<Duration> {
-        self.polled_every
+    fn polled_every(&self) -> Option<RangeInclusive<Duration>> {
+        self.polled_every.clone()
     }
 }
 

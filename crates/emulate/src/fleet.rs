@@ -4,6 +4,7 @@ use pithead_model::{ByLevel, Counts};
 
 use crate::model::{Bottleneck, ComputeSite, Energy, Load, ModelError, run};
 use crate::profile::{Parts, Profile};
+use crate::work::Patterns;
 
 mod pages;
 
@@ -98,8 +99,9 @@ pub enum Level {
     /// that are searched, `read_bytes` all that is read, `passed_rows` and `passed_bytes` those of the pages, and `out_rows` the
     /// rows in them that pass.
     Hints {
-        /// Whether what is searched for is a pattern of bytes. Matchers look for it, where the device has some.
-        patterns: bool,
+        /// The patterns of bytes that are searched for; none where other conditions are. Matchers look for them, where the device
+        /// has some and they take as many of this length.
+        patterns: Option<Patterns>,
     },
     /// Nothing; stored bytes travel: level 0.
     Bytes,
@@ -122,7 +124,7 @@ impl Level {
     /// How one drive of this profile runs it.
     fn load(self, parts: &Parts) -> Load {
         let place = if self == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
-        let matcher = self == Level::Hints { patterns: true } && parts.matcher.is_some();
+        let matcher = matches!(self, Level::Hints { patterns: Some(_) }) && parts.matcher.is_some();
         Load { matcher, ..Load::at(place) }
     }
 }
@@ -132,7 +134,7 @@ impl Level {
 pub struct Prediction {
     /// From the first command until all is done at the host.
     pub elapsed_s: f64,
-    /// Bytes from all media.
+    /// Bytes from all media. What does not fit their memory is read again.
     pub medium_bytes: u64,
     /// Bytes over all links.
     pub link_bytes: u64,
@@ -152,29 +154,49 @@ pub struct Prediction {
 ///
 /// When [`Fleet::check`] refuses the fleet.
 pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -> Result<Prediction, ModelError> {
+    predict_in_slices(profile, counts, level, fleet, 0)
+}
+
+/// The same of drives whose cores take whole slices of so many rows, as those of Pithead do: the cores that are done with the last
+/// ones early have nothing to do then. 0: each page goes to the core that is free first.
+///
+/// # Panics
+///
+/// When [`Fleet::check`] refuses the fleet.
+pub fn predict_in_slices(
+    profile: &Profile,
+    counts: &Counts,
+    level: Level,
+    fleet: Fleet,
+    slice_rows: u64,
+) -> Result<Prediction, ModelError> {
     assert_eq!(fleet.check(), Ok(()));
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
     let moved = Moved::of(counts, level);
-    let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
+    let (mut work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
+    // Of a drive of which only an even part is modelled, that part has no slices of its own, and many slices are as even as pages.
+    let rows = if share == 1 { work.total().rows } else { 0 };
+    work.slice_pages = (work.pages.len() as u64 * slice_rows.min(rows) + rows / 2) / rows.max(1);
     // The host has the others' work beside the fullest drive's, and takes in what was counted, which is no whole pages.
     let (host_times, one) = (fleet.times_fullest(), work.link_bytes(level == Level::Bytes).saturating_mul(share));
     let host_bytes_times = times(moved.link, one);
     let outcome = run(profile, &work, Load { host_times, host_bytes_times, ..level.load(parts) })?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
+    let medium_bytes = moved.medium.saturating_mul(outcome.passes);
     // Each drive is on until the fullest is done; all of them together do as much as was counted. What a drive moves was
     // rounded up to whole pages and bytes, so joules go by the bytes that were counted.
     let energy = Energy {
         host_cpu_j: energy.host_cpu_j * many,
         device_cpu_j: energy.device_cpu_j * all,
-        medium_j: energy.medium_j * times(moved.medium, outcome.bytes.medium),
+        medium_j: energy.medium_j * times(medium_bytes, outcome.bytes.medium),
         link_j: energy.link_j * times(moved.link, outcome.bytes.link),
         device_idle_j: energy.device_idle_j * many * fleet.drives_on(),
         host_idle_j: energy.host_idle_j * many,
     };
     Ok(Prediction {
         elapsed_s: outcome.elapsed_s * many,
-        medium_bytes: moved.medium,
+        medium_bytes,
         link_bytes: moved.link,
         system_j: energy.system_j(),
         drives_j: energy.io_j(),

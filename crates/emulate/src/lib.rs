@@ -12,16 +12,18 @@
 mod fleet;
 mod layout;
 mod model;
+mod polling;
 mod profile;
 mod throttle;
 mod work;
 
-pub use fleet::{DRIVES_MAX, Fleet, Level, Prediction, predict, predict_levels};
+pub use fleet::{DRIVES_MAX, Fleet, Level, Prediction, predict, predict_in_slices, predict_levels};
 pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
 pub use model::{Bottleneck, Busy, Bytes, ComputeSite, Energy, Load, ModelError, Outcome, run};
+pub use polling::PollInterval;
 pub use profile::{
     Bound, Cpu, HostCpu, Link, Matcher, Medium, Memory, Parts, Power, Profile, ProfileError, Quantity, builtin, builtin_names,
     find, parse, parse_own, quantity_text, section_names,
 };
 pub use throttle::{CoreSeconds, Throttle};
-pub use work::{PageWork, Work};
+pub use work::{PageWork, Patterns, Work};

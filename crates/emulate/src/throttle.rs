@@ -27,8 +27,10 @@ pub struct Throttle {
     pub page_buffer_bytes: u64,
     /// What the link carries, bytes a second.
     pub link_bytes_per_s: f64,
-    /// From one GET of its host to the next, in seconds; 0: the device speaks first.
+    /// From one GET of its host to the next, at most, in seconds; 0: the device speaks first.
     pub poll_s: f64,
+    /// The same at least.
+    pub poll_least_s: f64,
     /// The device's memory, in bytes.
     pub memory_bytes: u64,
 }
@@ -50,12 +52,14 @@ pub struct CoreSeconds {
 
 impl CoreSeconds {
     fn of(parts: &Parts, cpu: &Cpu) -> Self {
-        // A page costs its part of all pages; what is in it costs by itself.
-        let empty = cpu.seconds(&PageWork::default());
-        let beside = |work: PageWork| cpu.seconds(&work) - empty;
+        // A page costs its part of all pages; what is in it costs by itself. What a session will hold is not known when it begins,
+        // so it is taken to fit the fast memory.
+        let seconds = |work: &PageWork| cpu.seconds(work, 0.0);
+        let empty = seconds(&PageWork::default());
+        let beside = |work: PageWork| seconds(&work) - empty;
         Self {
             page_bytes: parts.medium.page_bytes.whole(),
-            page_s: cpu.seconds(&whole_page(parts)),
+            page_s: seconds(&whole_page(parts)),
             row_s: beside(PageWork { compares: 1, ..PageWork::default() }),
             match_s: beside(PageWork { matches: 1, ..PageWork::default() }),
             sum_s: beside(PageWork { sums: 1, ..PageWork::default() }),
@@ -84,6 +88,7 @@ impl Throttle {
             page_buffer_bytes: parts.memory.page_buffer_bytes.whole(),
             link_bytes_per_s: parts.link.bytes_per_s.value,
             poll_s: parts.link.poll_s.value,
+            poll_least_s: parts.link.poll_least_s.value,
             memory_bytes,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use crate::profile::Cpu;
+use crate::profile::{Cpu, Matcher, Memory};
 
 /// What one page cost, in steps that every device pays for in its own time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,15 +44,46 @@ impl AddAssign for PageWork {
     }
 }
 
+/// What a filter looks for as bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patterns {
+    /// How many patterns there are.
+    pub count: u64,
+    /// Bytes of the longest.
+    pub bytes_most: u64,
+}
+
+impl Matcher {
+    /// Whether it can look for all of them at one time. Otherwise the cores search.
+    pub fn takes(&self, patterns: Patterns) -> bool {
+        patterns.count <= self.patterns.whole() && patterns.bytes_most <= self.pattern_bytes.whole()
+    }
+}
+
+impl Memory {
+    /// The share of what a session holds that does not fit a core's part of the fast memory.
+    pub(crate) fn slow_share(&self, cores: f64, held_bytes: u64) -> f64 {
+        let fast_bytes = self.sram_bytes.value / cores;
+        if held_bytes == 0 { 0.0 } else { (1.0 - fast_bytes / held_bytes as f64).max(0.0) }
+    }
+
+    /// What a session can hold until its last page, beside its two buffers.
+    pub(crate) fn held_bytes_max(&self) -> u64 {
+        let all = self.dram_bytes.whole() + self.sram_bytes.whole();
+        all.saturating_sub(self.page_buffer_bytes.whole() + self.output_buffer_bytes.whole())
+    }
+}
+
 impl Cpu {
-    /// What a page costs one of the cores, in seconds.
-    pub(crate) fn seconds(&self, page: &PageWork) -> f64 {
+    /// What a page costs one of the cores, in seconds. `slow_share`: of the values that are added, those for which it has to go to
+    /// the slow memory, as to a page.
+    pub(crate) fn seconds(&self, page: &PageWork, slow_share: f64) -> f64 {
         let cycles = self.page_cycles.value
             + page.compares as f64 * self.compare_cycles.value
             + page.accesses as f64 * self.access_cycles.value
             + page.words as f64 * self.word_cycles.value
             + page.matches as f64 * self.match_cycles.value
-            + page.sums as f64 * self.sum_cycles.value;
+            + page.sums as f64 * (self.sum_cycles.value + slow_share * self.access_cycles.value);
         cycles / self.clock_hz.value
     }
 }
@@ -68,6 +99,12 @@ pub struct Work {
     pub last_bytes: u64,
     /// Rows of these.
     pub last_rows: u64,
+    /// Bytes that a session at the device holds until its last page, as the groups of an aggregate.
+    pub held_bytes: u64,
+    /// What the filter looks for, where that are patterns of bytes.
+    pub patterns: Patterns,
+    /// Pages of a slice, all of which are one core's at the device. 0: each page goes to the core that is free first.
+    pub slice_pages: u64,
 }
 
 impl Work {

@@ -58,7 +58,7 @@ fn taken_in(values: u64) -> PageWork {
 /// All of the matrix, or one drive's part of it, in pages of so many values: the work alone, since no value changes it.
 fn part(drives: u64, values: u64) -> Work {
     let pages = (GENES * CELLS).div_ceil(drives).div_ceil(values) as usize;
-    Work { page_bytes: values * 8, pages: vec![taken_in(values); pages], last_bytes: 24, last_rows: 1 }
+    Work { page_bytes: values * 8, pages: vec![taken_in(values); pages], last_bytes: 24, last_rows: 1, ..Work::default() }
 }
 
 pub(crate) fn run(scale: u64) -> Result<Report, ReproError> {

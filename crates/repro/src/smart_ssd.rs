@@ -62,6 +62,7 @@ impl Lab {
         if let Some(parts) = &mut smart.parts {
             // Against a smaller table, the host's interval would weigh more than it did in the paper.
             parts.link.poll_s.value /= scale as f64;
+            parts.link.poll_least_s.value /= scale as f64;
         }
         Ok(Self { hdd: find("sas-hdd")?, ssd: find("sas-ssd")?, smart, scale, virtual_s: 0.0 })
     }
@@ -177,6 +178,7 @@ pub(crate) fn run(scale: u64) -> Result<Report, ReproError> {
     let average = lab.curves(Scan::Average)?;
     aggregation(&average, &mut report);
     both(&select, &average, &mut report);
+    intervals(&mut lab, &select, &mut report)?;
     report.missing(
         "selection and aggregation over LINEITEM of TPC-H",
         "the sources at hand describe the table, and have no figure of it",
@@ -325,6 +327,25 @@ fn both(select: &Curves, average: &Curves, report: &mut Report) {
     let gains = (select.times(Way::Ssd, ALL, seconds), average.times(Way::Ssd, ALL, seconds));
     let ours = format!("{:.2}× and {:.2}×", gains.0, gains.1);
     report.claim("where all rows match, aggregation gains more than selection", "figure 6", gains.1 > gains.0, ours);
+}
+
+/// Section 3.1: how a host may learn of what the device has. The paper's experiments have a fixed interval, and no figure of another.
+fn intervals(lab: &mut Lab, curves: &Curves, report: &mut Report) -> Result<(), ReproError> {
+    /// The shortest interval of one that adapts, as a share of the longest.
+    const SHORTEST: f64 = 1.0 / 64.0;
+    let work = lab.table(64).count(Layout::Pax, &[question(SHARES[TENTH], Scan::Select)])?.remove(0).0;
+    let fixed = lab.smart.clone();
+    for (how, least, most) in [("adapts", SHORTEST, 1.0), ("is none, for the device begins", 0.0, 0.0)] {
+        if let Some(parts) = &mut lab.smart.parts {
+            parts.link.poll_least_s.value *= least;
+            parts.link.poll_s.value *= most;
+        }
+        let times = curves.at(Way::Ssd, TENTH).seconds / lab.took(Way::SmartPax, &work)?.seconds;
+        lab.smart = fixed.clone();
+        let what = format!("selection of 10%: time, SSD over Smart SSD, where the interval of GET {how}");
+        report.figure(&what, "section 3.1", "×", (2.3, times), How(FigureKind::Variant, WITH_SSD));
+    }
+    Ok(())
 }
 
 fn push_charts(curves: &Curves, title: &str, report: &mut Report) {

@@ -77,6 +77,19 @@ fn other_ways_to_filter_are_variants() {
     assert!(times("where cores of the drive filter the rows of found pages") > counted);
 }
 
+/// A long scan is polled often enough in any way. A device that begins waits until there is as much as a read command brings, which
+/// the host then has to work on at the end of a table as small as this one.
+#[test]
+fn other_ways_to_get_are_variants_and_cost_a_scan_little() {
+    let report = run("smart-ssd", SMALL).unwrap();
+    let fixed = figure(&report, "selection of 10%: time, SSD over Smart SSD").ours;
+    for how in ["adapts", "is none, for the device begins"] {
+        let other = figure(&report, &format!("selection of 10%: time, SSD over Smart SSD, where the interval of GET {how}"));
+        assert_eq!(other.kind, FigureKind::Variant);
+        assert!((0.95..1.05).contains(&(other.ours / fixed)), "{other:?} {fixed}");
+    }
+}
+
 /// Section 6.3 and figure 5 say so, and section 7 builds on it: the client is as slow as its own drive at least.
 #[test]
 fn skytethers_functions_never_wait_for_data() {

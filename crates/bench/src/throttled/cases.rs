@@ -22,7 +22,7 @@ pub(super) struct Question {
     pub(super) level: Level,
 }
 
-pub(super) const DEVICES: [Device; 5] = [
+pub(super) const DEVICES: [Device; 6] = [
     Device { name: "smart-ssd", base: "smart-ssd", changes: &[], only: Some(Level::Whole) },
     Device { name: "pm1725-biscuit", base: "pm1725-biscuit", changes: &[], only: Some(Level::Whole) },
     Device { name: "kinetic-envoy", base: "kinetic-envoy", changes: &[], only: Some(Level::Whole) },
@@ -33,6 +33,12 @@ pub(super) const DEVICES: [Device; 5] = [
         only: Some(Level::Whole),
     },
     Device { name: "smart-ssd-slow-link", base: "smart-ssd", changes: &[("link", "bytes_per_s", "10e6")], only: None },
+    Device {
+        name: "smart-ssd-adaptive",
+        base: "smart-ssd",
+        changes: &[("link", "poll_least_s", "0.2e-3")],
+        only: Some(Level::Whole),
+    },
 ];
 
 pub(super) const QUERIES: [Question; 5] = [
@@ -96,5 +102,7 @@ mod tests {
         assert_eq!(profiles.each_ref().map(|profile| profile.name.as_str()), DEVICES.map(|device| device.name));
         let parts = profiles[4].parts.as_ref().unwrap();
         assert_eq!((parts.link.bytes_per_s.value, parts.medium.bytes_per_s()), (10e6, 1.56e9));
+        let link = &profiles[5].parts.as_ref().unwrap().link;
+        assert_eq!((link.poll_least_s.value, link.poll_s.value), (0.2e-3, 0.01));
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct CaseReport {
     cpu_share: Option<f64>,
     /// In virtual time.
     model_seconds: f64,
+    /// The same, where each page goes to the core that is free first.
+    model_by_pages_seconds: f64,
     /// What most of the virtual time was waited for.
     bottleneck: &'static str,
     /// That is the device's cores.
@@ -39,6 +41,15 @@ pub(super) struct Took {
     pub(super) seconds: Spread,
     pub(super) cpu_seconds: Spread,
     pub(super) cpu_share: Option<f64>,
+}
+
+/// What the model says of it.
+#[derive(Debug)]
+pub(super) struct Modelled {
+    /// A core takes whole slices, as those of the drive do.
+    pub(super) in_slices: Prediction,
+    /// Each page goes to the core that is free first.
+    pub(super) by_pages: Prediction,
 }
 
 /// Everything.
@@ -84,7 +95,8 @@ impl Apart {
 }
 
 impl CaseReport {
-    pub(super) fn of(device: &Device, question: &Question, took: Took, counts: &Counts, predicted: &Prediction) -> CaseReport {
+    pub(super) fn of(device: &Device, question: &Question, took: Took, counts: &Counts, model: &Modelled) -> CaseReport {
+        let predicted = &model.in_slices;
         let throttled_over_model = took.seconds.median / predicted.elapsed_s;
         CaseReport {
             device: device.name,
@@ -96,6 +108,7 @@ impl CaseReport {
             drive_cpu_seconds: took.cpu_seconds,
             cpu_share: took.cpu_share,
             model_seconds: predicted.elapsed_s,
+            model_by_pages_seconds: model.by_pages.elapsed_s,
             bottleneck: predicted.bottleneck.name(),
             waits_for_cores: predicted.bottleneck == Bottleneck::DeviceCpu,
             throttled_over_model,
@@ -180,6 +193,7 @@ mod tests {
             drive_cpu_seconds: Spread::of(vec![1.0]),
             cpu_share: None,
             model_seconds: 1.0,
+            model_by_pages_seconds: 1.0,
             bottleneck: "",
             waits_for_cores,
             throttled_over_model,

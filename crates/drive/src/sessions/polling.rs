@@ -6,13 +6,22 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pithead_device::{Device, Instant};
+use pithead_emulate::PollInterval;
 
-/// When the host of one session asks.
+use crate::sessions::queue::EVENTS_MAX;
+
+/// When the host of one session asks. The interval follows the rule that the model of devices has, too.
 pub(crate) struct Polling {
     device: Arc<dyn Device>,
-    interval: Duration,
+    /// In nanoseconds.
+    interval: PollInterval,
+    opened_at: Instant,
+    /// The last interval, in nanoseconds; 0 before there was one.
+    last_ns: u64,
     /// When the last GET came.
     asked_at: Instant,
+    /// Events that it has taken.
+    taken: usize,
     /// Until the next one, once the last one has taken all there was.
     until_next: Option<BoxFuture<'static, ()>>,
 }
@@ -20,8 +29,12 @@ pub(crate) struct Polling {
 impl Polling {
     /// None: events go to their host as they come.
     pub(crate) fn of(device: &Arc<dyn Device>) -> Option<Polling> {
-        let (interval, asked_at) = (device.polled_every()?, device.clock().now());
-        Some(Polling { device: Arc::clone(device), interval, asked_at, until_next: None })
+        let (least, most) = device.polled_every()?.into_inner();
+        let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let interval = PollInterval { least: nanoseconds(least), most: nanoseconds(most) };
+        let now = device.clock().now();
+        let device = Arc::clone(device);
+        Some(Polling { device, interval, opened_at: now, last_ns: 0, asked_at: now, taken: 0, until_next: None })
     }
 
     /// What `next` has, at a GET.
@@ -33,11 +46,20 @@ impl Polling {
                 self.asked_at = self.device.clock().now();
             }
             if let Poll::Ready(found) = next(context) {
+                self.taken += 1;
                 return Poll::Ready(found);
             }
-            let since = self.device.clock().now().since(self.asked_at);
-            self.until_next = Some(self.device.clock().sleep(self.interval.saturating_sub(since)));
+            let wait = self.until_next_get();
+            self.until_next = Some(self.device.clock().sleep(wait));
         }
+    }
+
+    /// How long the host waits before it asks again.
+    fn until_next_get(&mut self) -> Duration {
+        let now = self.device.clock().now();
+        let was_half_full = 2 * std::mem::take(&mut self.taken) >= EVENTS_MAX;
+        self.last_ns = self.interval.after(self.last_ns, now.0.saturating_sub(self.opened_at.0), was_half_full);
+        Duration::from_nanos(self.last_ns).saturating_sub(now.since(self.asked_at))
     }
 }
 
@@ -50,17 +72,21 @@ mod tests {
 
     use super::*;
 
+    fn ms(many: u64) -> Duration {
+        Duration::from_millis(many)
+    }
+
     /// Without an interval, nothing waits.
     #[test]
     fn a_device_that_speaks_first_has_no_host_that_polls() {
-        let device: Arc<dyn Device> = Arc::new(Paced::default().with_polling(Duration::ZERO));
+        let device: Arc<dyn Device> = Arc::new(Paced::default().with_polling(Duration::ZERO, Duration::ZERO));
         assert!(Polling::of(&device).is_none());
     }
 
     /// What comes between two GETs is there at the second one, all at once, and no earlier.
     #[tokio::test]
     async fn what_comes_between_waits_for_the_next_get() {
-        let device: Arc<dyn Device> = Arc::new(Paced::default().with_polling(Duration::from_millis(10)));
+        let device: Arc<dyn Device> = Arc::new(Paced::default().with_polling(ms(10), ms(10)));
         let mut polling = Polling::of(&device).unwrap();
         let began = std::time::Instant::now();
         let there = AtomicU64::new(1);
@@ -71,20 +97,41 @@ mod tests {
         poll_fn(|context| polling.poll(context, take)).await;
         assert!(polling.until_next.is_none(), "the first GET finds what is there");
         let tell = async {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            tokio::time::sleep(ms(3)).await;
             there.store(2, Ordering::SeqCst);
         };
         let ((), ()) = tokio::join!(tell, poll_fn(|context| polling.poll(context, take)));
         let second = began.elapsed();
-        assert!(second >= Duration::from_millis(10), "{second:?}");
+        assert!(second >= ms(10), "{second:?}");
         poll_fn(|context| polling.poll(context, take)).await;
         assert!(polling.until_next.is_none() && there.load(Ordering::SeqCst) == 0, "the same GET takes the other one");
         // Nothing for three intervals.
         let tell = async {
-            tokio::time::sleep(Duration::from_millis(35)).await;
+            tokio::time::sleep(ms(35)).await;
             there.store(1, Ordering::SeqCst);
         };
         let ((), ()) = tokio::join!(tell, poll_fn(|context| polling.poll(context, take)));
-        assert!(began.elapsed() - second >= Duration::from_millis(35));
+        assert!(began.elapsed() - second >= ms(35));
+    }
+
+    /// The intervals of a session that has nothing grow with its time; those of one whose queue is half full shrink.
+    #[tokio::test]
+    async fn intervals_follow_the_rule_of_the_model() {
+        let device: Arc<dyn Device> = Arc::new(Paced::default().with_polling(ms(1), ms(40)));
+        let mut polling = Polling::of(&device).unwrap();
+        polling.until_next_get();
+        assert_eq!(polling.last_ns, 1_000_000, "a young session is asked often");
+        tokio::time::sleep(ms(20)).await;
+        polling.until_next_get();
+        assert_eq!(polling.last_ns, 2_000_000, "twice the last one, and less than an eighth of 20 ms");
+        polling.until_next_get();
+        let third = polling.last_ns;
+        assert!((2_500_000..=4_000_000).contains(&third), "an eighth of the session's time: {third}");
+        polling.taken = EVENTS_MAX / 2;
+        polling.until_next_get();
+        assert_eq!((polling.last_ns, polling.taken), (third / 2, 0));
+        polling.taken = EVENTS_MAX / 2 - 1;
+        polling.until_next_get();
+        assert_eq!(polling.last_ns, third / 2 * 2, "less than half of the queue");
     }
 }

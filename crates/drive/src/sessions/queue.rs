@@ -13,7 +13,7 @@ use pithead_model::{Blame, Fault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Events that wait for the host at most.
-const EVENTS_MAX: usize = 8;
+pub(crate) const EVENTS_MAX: usize = 8;
 /// Kibibytes of rows that wait for the host at most. A single batch may be larger; it waits alone.
 const ROOM_KIB: u32 = 32 << 10;
 

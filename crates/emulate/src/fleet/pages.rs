@@ -33,7 +33,7 @@ pub(super) fn work_of_one(parts: &Parts, counts: &Counts, level: Level) -> (Work
     let pages = (all / share).max(u64::from(all > 0));
     let spread = Spread { page_bytes, pages, share, whole: whole_page(parts) };
     let work = match level {
-        Level::Hints { .. } => spread.hints(counts),
+        Level::Hints { patterns } => Work { patterns: patterns.unwrap_or_default(), ..spread.hints(counts) },
         Level::Whole | Level::Filtered | Level::Bytes => spread.work(counts, level),
     };
     (work, share)
@@ -85,7 +85,10 @@ impl Spread {
         };
         // What was answered without a page, as by what is known of slices, comes at the end.
         let (last_rows, last_bytes) = if self.pages == 0 { (out_rows, out_bytes) } else { (0, 0) };
-        Work { page_bytes: self.page_bytes, pages: (0..self.pages).map(page).collect(), last_bytes, last_rows }
+        // The groups of an aggregate are there until its last page, and are none the fewer where a part of the pages is modelled.
+        let held_bytes = if sums { counts.out_bytes } else { 0 };
+        let pages = (0..self.pages).map(page).collect();
+        Work { page_bytes: self.page_bytes, pages, last_bytes, last_rows, held_bytes, ..Work::default() }
     }
 
     /// Pages that are searched, and evenly among them those that go on to the host.

@@ -100,7 +100,7 @@ fn hints() -> Counts {
 #[test]
 fn pages_that_may_match_travel_and_are_the_hosts_work() {
     let profile = find("newport").unwrap();
-    let level = |patterns| Level::Hints { patterns };
+    let level = |patterns: bool| Level::Hints { patterns: patterns.then_some(ONE) };
     let predict = |counts: &Counts, level| predict(&profile, counts, level, Fleet::even(1)).unwrap();
     let found = predict(&hints(), level(false));
     assert_eq!((found.medium_bytes, found.link_bytes, level(false).number()), (400_000_000, 40_000_000, 1));
@@ -119,6 +119,9 @@ fn pages_that_may_match_travel_and_are_the_hosts_work() {
     }
 }
 
+/// One pattern that any matcher takes.
+const ONE: Patterns = Patterns { count: 1, bytes_most: 4 };
+
 #[test]
 fn matchers_look_for_patterns_and_spare_the_cores() {
     let biscuit = find("pm1725-biscuit").unwrap();
@@ -127,14 +130,52 @@ fn matchers_look_for_patterns_and_spare_the_cores() {
     let hints = Counts { passed_rows: 10_000, passed_bytes: 400_000, out_rows: 1000, ..hints() };
     let time =
         |profile: &Profile, patterns| predict(profile, &hints, Level::Hints { patterns }, Fleet::even(1)).unwrap().elapsed_s;
-    assert_eq!(time(&biscuit, false), time(&plain, true), "cores search what no matcher does");
-    assert!(time(&biscuit, true) < time(&plain, true) / 3.0, "{} {}", time(&biscuit, true), time(&plain, true));
+    let by_cores = time(&plain, Some(ONE));
+    assert_eq!(time(&biscuit, None), by_cores, "cores search what no matcher does");
+    assert!(time(&biscuit, Some(ONE)) < by_cores / 3.0, "{} {by_cores}", time(&biscuit, Some(ONE)));
+    // It takes three patterns of 16 bytes.
+    let most = Patterns { count: 3, bytes_most: 16 };
+    assert_eq!(time(&biscuit, Some(most)), time(&biscuit, Some(ONE)));
+    assert_eq!(time(&biscuit, Some(Patterns { count: 4, ..most })), by_cores, "one pattern too many");
+    assert_eq!(time(&biscuit, Some(Patterns { bytes_most: 17, ..most })), by_cores, "a pattern that is too long");
     let mut slow = biscuit.clone();
     slow.parts.as_mut().unwrap().matcher.as_mut().unwrap().bytes_per_s.value = 1e6;
     // 400 MB through 16 matchers of 1 MB/s.
-    assert!((24.9..26.0).contains(&time(&slow, true)), "{}", time(&slow, true));
+    assert!((24.9..26.0).contains(&time(&slow, Some(ONE))), "{}", time(&slow, Some(ONE)));
     let whole = |profile: &Profile| predict(profile, &counts(), Level::Whole, Fleet::even(1)).unwrap();
     assert_eq!(whole(&slow), whole(&plain), "no other level meets it");
+}
+
+/// Groups of an aggregate that do not fit the memory of a drive: another half of them needs another pass, on fewer drives more.
+#[test]
+fn groups_that_do_not_fit_are_read_for_again() {
+    let profile = find("newport").unwrap();
+    let room = profile.parts.as_ref().unwrap().memory.held_bytes_max();
+    let whole = |out_bytes, drives| {
+        let counts = Counts { passed_rows: 10_000_000, out_rows: 1_000_000, out_bytes, ..counts() };
+        predict(&profile, &counts, Level::Whole, Fleet::even(drives))
+    };
+    let read = |out_bytes, drives| whole(out_bytes, drives).unwrap().medium_bytes / counts().read_bytes;
+    assert_eq!([read(room, 1), read(room + 1, 1), read(3 * room, 1), read(3 * room, 3)], [1, 2, 3, 1]);
+    let told = whole(17 * room, 1).unwrap_err().to_string();
+    assert!(told.contains("newport would hold") && told.contains("more than 16 times"), "{told}");
+    let filter = Counts { out_rows: counts().passed_rows, out_bytes: 17 * room, ..counts() };
+    assert!(predict(&profile, &filter, Level::Whole, Fleet::even(1)).is_ok(), "a filter holds nothing");
+}
+
+/// 15.26 slices on four cores: one of them has four whole ones, and the even part of each is 3.81.
+#[test]
+fn cores_that_take_whole_slices_do_not_end_at_one_time() {
+    let profile = find("newport").unwrap();
+    let counts = Counts { rows: 4_000_000, read_bytes: 20_000_000, ..counts() };
+    let time = |slice_rows| predict_in_slices(&profile, &counts, Level::Whole, Fleet::even(1), slice_rows).unwrap();
+    let (pages, slices) = (time(0), time(262_144));
+    assert_eq!(pages, predict(&profile, &counts, Level::Whole, Fleet::even(1)).unwrap());
+    let times = slices.elapsed_s / pages.elapsed_s;
+    assert!((1.03..1.07).contains(&times), "{times}");
+    assert_eq!((slices.medium_bytes, slices.link_bytes), (pages.medium_bytes, pages.link_bytes));
+    assert!((slices.energy.device_cpu_j / pages.energy.device_cpu_j - 1.0).abs() < 1e-9, "as much work");
+    assert!((3.8..4.01).contains(&(time(u64::MAX).elapsed_s / pages.elapsed_s)), "one slice is one core's");
 }
 
 #[test]

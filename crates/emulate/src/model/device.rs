@@ -1,18 +1,20 @@
 //! Work at the device: a session with OPEN, GET and CLOSE (Do et al. 2013, section 3).
 //!
 //! Pages are loaded over all channels at one time, as many as there are places for in the device's memory. A page stays
-//! pinned there until a core is done with it. Cores take pages in the order in which they come, and are not preempted: a
+//! pinned there until a core is done with it. Cores take pages in the order in which they come, or each those of its own slices, as
+//! many slices as there are cores being read side by side. They are not preempted: a
 //! core whose answer finds no room in the output buffer waits with it. GET takes what the buffer holds. Where the host
-//! polls, it asks in an interval; otherwise the device answers an earlier GET when there is as much as a read command brings,
-//! or half of the buffer is full.
+//! polls, it asks in an interval, fixed or adaptive; otherwise the device answers an earlier GET when there is as much as a read
+//! command brings, or half of the buffer is full. A session that holds more than fits the device's memory reads its pages again.
 
 use std::collections::VecDeque;
 
 use super::path::{HostRows, Path};
 use super::servers::Events;
 use super::{Load, picoseconds};
+use crate::polling::PollInterval;
 use crate::profile::Parts;
-use crate::work::Work;
+use crate::work::{PageWork, Work};
 
 enum Event {
     /// OPEN reached the device.
@@ -36,18 +38,24 @@ struct Answer {
     rows: HostRows,
     /// When the host has taken in the bytes, and those of other devices.
     taken: u64,
+    /// Whether GET found half of the output buffer full, or a core that waits for room.
+    was_half_full: bool,
     last: bool,
 }
 
 pub(super) struct Session<'a> {
     path: Path<'a>,
     events: Events<Event>,
-    /// The next page to read.
+    /// How often all pages are read, and the next read.
+    passes: usize,
     next: usize,
-    /// Pages that nobody has to do anything for any more.
+    /// Reads that nobody has to do anything for any more.
     done: usize,
-    ready: VecDeque<usize>,
-    idle_cores: u64,
+    /// The pages in the order in which they are read; empty: as they are.
+    order: Vec<usize>,
+    /// Pages that wait for a core, and idle cores: of all cores, or of each one.
+    ready: Vec<VecDeque<usize>>,
+    idle_cores: Vec<u64>,
     /// Pages whose answers found no room, and since when.
     blocked: VecDeque<(usize, u64)>,
     room: u64,
@@ -60,20 +68,28 @@ pub(super) struct Session<'a> {
     waiting_rows: HostRows,
     /// A GET that waits for something to answer.
     open_get: Option<u64>,
+    interval: PollInterval,
+    /// The last interval.
     poll_ps: u64,
+    /// When the host learnt that the session is open.
+    opened_ps: u64,
     initiated: bool,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(parts: &'a Parts, work: &'a Work, load: Load) -> Self {
-        let poll_ps = picoseconds(parts.link.poll_s.value);
+    pub(super) fn new(parts: &'a Parts, work: &'a Work, load: Load, passes: u64) -> Self {
+        let cores = parts.cpu.as_ref().map_or(u64::MAX, |cpu| cpu.cores.whole());
+        let queues = if work.slice_pages > 0 && load.computes { cores as usize } else { 1 };
+        let [least, most] = [&parts.link.poll_least_s, &parts.link.poll_s].map(|interval| picoseconds(interval.value));
         Self {
             path: Path::new(parts, work, load),
             events: Events::new(),
+            passes: passes as usize,
             next: 0,
             done: 0,
-            ready: VecDeque::new(),
-            idle_cores: parts.cpu.as_ref().map_or(u64::MAX, |cpu| cpu.cores.whole()),
+            order: if queues > 1 { side_by_side(work, queues) } else { Vec::new() },
+            ready: vec![VecDeque::new(); queues],
+            idle_cores: vec![if queues > 1 { 1 } else { cores }; queues],
             blocked: VecDeque::new(),
             room: parts.memory.output_buffer_bytes.whole(),
             due_bytes: (parts.memory.output_buffer_bytes.whole() / 2).min(parts.link.read_bytes.whole()),
@@ -81,8 +97,10 @@ impl<'a> Session<'a> {
             waiting_bytes: 0,
             waiting_rows: HostRows::default(),
             open_get: None,
-            poll_ps,
-            initiated: poll_ps == 0,
+            interval: PollInterval { least, most },
+            poll_ps: 0,
+            opened_ps: 0,
+            initiated: most == 0,
         }
     }
 
@@ -91,7 +109,8 @@ impl<'a> Session<'a> {
         self.path.commands = 1;
         let reached = self.path.latency_ps + self.path.command_ps;
         self.events.push(reached, Event::Opened);
-        self.get(reached + self.path.latency_ps);
+        self.opened_ps = reached + self.path.latency_ps;
+        self.get(self.opened_ps);
         while let Some((now, event)) = self.events.pop() {
             self.step(now, event);
         }
@@ -114,8 +133,9 @@ impl<'a> Session<'a> {
                 self.events.push(there, Event::Loaded(page));
             }
             Event::Loaded(page) => {
-                self.ready.push_back(page);
-                self.dispatch(now);
+                let queue = self.queue(page);
+                self.ready[queue].push_back(page);
+                self.dispatch(queue, now);
             }
             Event::Worked(page) => self.worked(page, now),
             Event::Asked(asked_at) => self.asked(asked_at, now),
@@ -127,14 +147,43 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn rules_out(&self, page: usize) -> bool {
-        self.path.load.matcher && self.path.work.pages[page].ruled_out
+    /// The page of a read.
+    fn page(&self, read: usize) -> &'a PageWork {
+        &self.path.work.pages[self.number(read)]
+    }
+
+    /// The number of a read's page.
+    fn number(&self, read: usize) -> usize {
+        let place = read % self.path.work.pages.len();
+        self.order.get(place).copied().unwrap_or(place)
+    }
+
+    /// Whose page it is, where each core has its own.
+    fn queue(&self, read: usize) -> usize {
+        match self.ready.len() {
+            1 => 0,
+            queues => self.number(read) / self.path.work.slice_pages as usize % queues,
+        }
+    }
+
+    /// Whether the page's answer is of this pass. Each pass has an even part of all answers.
+    fn answers(&self, read: usize) -> bool {
+        let pages = self.path.work.pages.len();
+        self.path.load.computes && read / pages == (read % pages) % self.passes
+    }
+
+    fn reads(&self) -> usize {
+        self.path.work.pages.len() * self.passes
+    }
+
+    fn rules_out(&self, read: usize) -> bool {
+        self.path.load.matcher && self.page(read).ruled_out
     }
 
     /// Reads pages while there are places for them.
     fn load(&mut self, now: u64) {
-        while self.path.places > 0 && self.next < self.path.work.pages.len() {
-            let read = self.path.read(self.next, now);
+        while self.path.places > 0 && self.next < self.reads() {
+            let read = self.path.read(self.next % self.path.work.pages.len(), now);
             self.events.push(read, Event::Read(self.next));
             self.next += 1;
         }
@@ -145,12 +194,12 @@ impl<'a> Session<'a> {
         self.done += 1;
     }
 
-    fn dispatch(&mut self, now: u64) {
-        while self.idle_cores > 0 {
-            let Some(page) = self.ready.pop_front() else { return };
-            let takes = self.path.core_ps(&self.path.work.pages[page]);
+    fn dispatch(&mut self, queue: usize, now: u64) {
+        while self.idle_cores[queue] > 0 {
+            let Some(page) = self.ready[queue].pop_front() else { return };
+            let takes = self.path.core_ps(self.page(page));
             self.path.cores_ps = self.path.cores_ps.saturating_add(takes);
-            self.idle_cores -= 1;
+            self.idle_cores[queue] -= 1;
             self.events.push(now.saturating_add(takes), Event::Worked(page));
         }
     }
@@ -166,7 +215,7 @@ impl<'a> Session<'a> {
     }
 
     fn out_bytes(&self, page: usize) -> u64 {
-        if self.path.load.computes { self.path.work.pages[page].out_bytes } else { 0 }
+        if self.answers(page) { self.page(page).out_bytes } else { 0 }
     }
 
     fn fits(&self, page: usize) -> bool {
@@ -180,18 +229,19 @@ impl<'a> Session<'a> {
         self.held += bytes;
         self.waiting_bytes += bytes;
         self.hand_over_rows(page);
-        self.idle_cores += 1;
+        let queue = self.queue(page);
+        self.idle_cores[queue] += 1;
         self.unpin();
-        self.dispatch(now);
+        self.dispatch(queue, now);
         self.load(now);
         self.complete(now);
     }
 
     fn hand_over_rows(&mut self, page: usize) {
-        if !self.path.load.computes {
+        if !self.answers(page) {
             return;
         }
-        let page = &self.path.work.pages[page];
+        let page = self.page(page);
         if page.stored {
             self.waiting_rows.stored += page.rows;
             self.waiting_rows.page_cycles += self.path.page_cycles(page);
@@ -212,7 +262,7 @@ impl<'a> Session<'a> {
     }
 
     fn is_complete(&self) -> bool {
-        self.done == self.path.work.pages.len()
+        self.done == self.reads()
     }
 
     /// When the last page is done, what exists only then joins the answer.
@@ -225,21 +275,32 @@ impl<'a> Session<'a> {
         self.answer_if_due(now);
     }
 
-    /// Sends GET, after those that would find nothing.
+    /// Sends GET, after those that would find nothing: nothing happens at the device until the next event, however often it is asked.
     fn get(&mut self, now: u64) {
         let there_ps = self.path.latency_ps + self.path.command_ps;
-        let period = self.poll_ps.max(there_ps + self.path.latency_ps);
-        // Nothing happens at the device until the next event, however often it is asked.
-        let empty = match self.events.next_at() {
-            Some(next) if !self.initiated && self.waiting_bytes == 0 && !self.is_complete() => {
-                next.saturating_sub(now.saturating_add(there_ps)).div_ceil(period.max(1))
+        let (mut asked_at, mut gets) = (now, 1_u64);
+        let finds_nothing = !self.initiated && self.waiting_bytes == 0 && !self.is_complete();
+        if let Some(next) = self.events.next_at().filter(|_| finds_nothing) {
+            let finds_from = next.saturating_sub(there_ps);
+            while asked_at < finds_from {
+                let answered_at = asked_at.saturating_add(there_ps + self.path.latency_ps);
+                self.wait_after(answered_at, false);
+                let period = self.poll_ps.max(answered_at - asked_at).max(1);
+                // The longest interval stays the longest while nothing is found.
+                let is_steady = self.poll_ps == self.interval.most;
+                let times = if is_steady { (finds_from - asked_at).div_ceil(period) } else { 1 };
+                gets = gets.saturating_add(times);
+                asked_at = asked_at.saturating_add(times.saturating_mul(period));
             }
-            _ => 0,
-        };
-        self.path.commands = self.path.commands.saturating_add(empty).saturating_add(1);
-        self.path.polls = self.path.polls.saturating_add(empty).saturating_add(1);
-        let asked_at = now.saturating_add(empty.saturating_mul(period));
+        }
+        self.path.commands = self.path.commands.saturating_add(gets);
+        self.path.polls = self.path.polls.saturating_add(gets);
         self.events.push(asked_at.saturating_add(there_ps), Event::Asked(asked_at));
+    }
+
+    /// The interval after an answer that is at the host now.
+    fn wait_after(&mut self, now: u64, was_half_full: bool) {
+        self.poll_ps = self.interval.after(self.poll_ps, now.saturating_sub(self.opened_ps), was_half_full);
     }
 
     fn asked(&mut self, asked_at: u64, now: u64) {
@@ -265,7 +326,8 @@ impl<'a> Session<'a> {
     fn answer(&mut self, asked_at: u64, now: u64) {
         let (bytes, rows) = (std::mem::take(&mut self.waiting_bytes), std::mem::take(&mut self.waiting_rows));
         let sent = self.path.send(now, bytes);
-        let answer = Answer { asked_at, rows, taken: sent.taken, last: self.is_complete() };
+        let was_half_full = !self.blocked.is_empty() || (bytes > 0 && bytes >= self.room / 2);
+        let answer = Answer { asked_at, rows, taken: sent.taken, was_half_full, last: self.is_complete() };
         if bytes > 0 {
             self.events.push(sent.left, Event::Sent(bytes));
         }
@@ -281,7 +343,21 @@ impl<'a> Session<'a> {
             let closed = now.saturating_add(2 * self.path.latency_ps + self.path.command_ps);
             self.path.end_ps = self.path.end_ps.max(closed);
         } else {
+            self.wait_after(now, answer.was_half_full);
             self.get(now.max(answer.asked_at.saturating_add(self.poll_ps)));
         }
     }
+}
+
+/// The pages in the order in which they are read where each of so many cores has slices of its own: a page of each in turn.
+fn side_by_side(work: &Work, cores: usize) -> Vec<usize> {
+    let mut of_core = vec![VecDeque::new(); cores];
+    for page in 0..work.pages.len() {
+        of_core[page / work.slice_pages as usize % cores].push_back(page);
+    }
+    let mut order = Vec::with_capacity(work.pages.len());
+    while order.len() < work.pages.len() {
+        order.extend(of_core.iter_mut().filter_map(VecDeque::pop_front));
+    }
+    order
 }

@@ -31,7 +31,8 @@ pub struct Load {
     pub place: ComputeSite,
     /// Whether anything is computed. Otherwise pages are only read, as a benchmark of sequential reads does.
     pub computes: bool,
-    /// Whether the device's pattern matchers throw pages away before they reach its memory.
+    /// Whether the device's pattern matchers throw pages away before they reach its memory. Where they cannot look for all of the
+    /// work's patterns at one time, its cores search.
     pub matcher: bool,
     /// The most pages under way at one time. 1: each read depends on the one before.
     pub pages_in_flight: Option<u64>,
@@ -79,6 +80,22 @@ pub enum ModelError {
         has: u64,
         /// Bytes of a session at least.
         least: u64,
+    },
+    /// What it has to hold does not fit, by far.
+    #[error(
+        "a session on the device {name} would hold {} until its last page and has room for {}: it would read everything more than \
+         {most} times",
+        Size(*.held),
+        Size(*.room),
+        most = PASSES_MAX
+    )]
+    Held {
+        /// The profile.
+        name: String,
+        /// Bytes to hold.
+        held: u64,
+        /// Bytes for that.
+        room: u64,
     },
     /// No page fits.
     #[error("a page of {page_bytes} bytes does not fit into the {room} bytes that {name} has for pages")]
@@ -170,6 +187,8 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// Pages that were read.
     pub pages: u64,
+    /// How often each of them was: more than once where what a session holds does not fit the device's memory.
+    pub passes: u64,
     /// Rows that the host took from the device; of pages that it read itself, their rows.
     pub rows: u64,
     /// Commands, GET among them.
@@ -181,6 +200,9 @@ pub struct Outcome {
     /// The part that was busy for the largest share of the time.
     pub bottleneck: Bottleneck,
 }
+
+/// How often a session may read everything, each time for another part of what it holds.
+const PASSES_MAX: u64 = 16;
 
 /// Runs `work` on a profile, in virtual time.
 pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelError> {
@@ -196,17 +218,33 @@ pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelE
     if load.matcher && parts.matcher.is_none() {
         return Err(ModelError::NoMatcher(name()));
     }
+    let matcher = load.matcher && parts.matcher.as_ref().is_some_and(|matcher| matcher.takes(work.patterns));
+    let load = Load { matcher, ..load };
+    let passes = passes(profile, parts, work, load)?;
     let path = match load.place {
-        ComputeSite::Device => device::Session::new(parts, work, load).finish(),
+        ComputeSite::Device => device::Session::new(parts, work, load, passes).finish(),
         ComputeSite::Host => host::Reads::new(parts, work, load).finish(),
     };
     if path.end_ps == u64::MAX {
         return Err(ModelError::Endless(name()));
     }
-    Ok(outcome(parts, path))
+    Ok(outcome(parts, path, passes))
 }
 
-fn outcome(parts: &Parts, path: Path) -> Outcome {
+/// How often a session has to read everything: each time it holds as much as there is room for.
+fn passes(profile: &Profile, parts: &Parts, work: &Work, load: Load) -> Result<u64, ModelError> {
+    if load.place == ComputeSite::Host || !load.computes || work.held_bytes == 0 {
+        return Ok(1);
+    }
+    let room = parts.memory.held_bytes_max();
+    let passes = if room == 0 { u64::MAX } else { work.held_bytes.div_ceil(room) };
+    match passes <= PASSES_MAX {
+        true => Ok(passes),
+        false => Err(ModelError::Held { name: profile.name.clone(), held: work.held_bytes, room }),
+    }
+}
+
+fn outcome(parts: &Parts, path: Path, passes: u64) -> Outcome {
     let elapsed_s = seconds(path.end_ps);
     let computing_s = seconds(path.host.busy_ps);
     // A core that computes does not wait.
@@ -224,7 +262,7 @@ fn outcome(parts: &Parts, path: Path) -> Outcome {
     let energy = Energy::of(parts, elapsed_s, &busy, &path.bytes);
     let bottleneck = bottleneck(parts, elapsed_s, &Busy { host_cores_s: computing_s, ..busy });
     let Path { bytes, pages, rows, commands, polls, .. } = path;
-    Outcome { elapsed_s, busy, bytes, pages, rows, commands, polls, energy, bottleneck }
+    Outcome { elapsed_s, busy, bytes, pages, passes, rows, commands, polls, energy, bottleneck }
 }
 
 /// Below this share of the time no part is what all wait for.

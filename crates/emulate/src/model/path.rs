@@ -40,6 +40,8 @@ pub(super) struct Path<'a> {
     pub(super) host: Servers,
     /// Free places for pages in the device's memory.
     pub(super) places: u64,
+    /// Of the values that are added, those that go to the device's slow memory.
+    slow_share: f64,
     pub(super) bytes: Bytes,
     pub(super) pages: u64,
     pub(super) rows: u64,
@@ -64,6 +66,7 @@ impl<'a> Path<'a> {
             Some(matcher) if load.matcher => matcher.bytes_per_s.value.min(parts.medium.channel_bytes_per_s.value),
             _ => parts.medium.channel_bytes_per_s.value,
         };
+        let cores = parts.cpu.as_ref().map_or(1.0, |cpu| cpu.cores.value);
         let places = (parts.memory.page_buffer_bytes.whole() / work.page_bytes).max(1);
         Self {
             parts,
@@ -75,6 +78,7 @@ impl<'a> Path<'a> {
             host_input: Servers::new(1),
             host: Servers::new(parts.host.threads.whole()),
             places: load.pages_in_flight.map_or(places, |most| places.min(most.max(1))),
+            slow_share: parts.memory.slow_share(cores, work.held_bytes),
             bytes: Bytes::default(),
             pages: 0,
             rows: 0,
@@ -122,7 +126,7 @@ impl<'a> Path<'a> {
     /// What the device's core takes for a page.
     pub(super) fn core_ps(&self, page: &PageWork) -> u64 {
         let Some(cpu) = self.parts.cpu.as_ref().filter(|_| self.load.computes) else { return 0 };
-        picoseconds(cpu.seconds(page))
+        picoseconds(cpu.seconds(page, self.slow_share))
     }
 
     /// Has the host work on rows that the device computed, and on whole pages with the rows in them. Says when it is done.

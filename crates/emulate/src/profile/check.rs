@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Bound, Cpu, Names, Parts, Profile, ProfileError, Quantity, RawProfile, builtin, quantity_text, section_names};
+use super::{
+    Bound, Cpu, Link, Names, Parts, Profile, ProfileError, Quantity, RawProfile, builtin, quantity_text, section_names,
+};
 
 /// The longest file that is read.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -10,6 +12,9 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 const NAME_BYTES_MAX: usize = 64;
 /// The shortest interval of GET: an empty answer is counted for each.
 const POLL_MIN_S: f64 = 1e-9;
+/// Numbers that profiles had and have no more, each with the reason.
+const GONE: [(&str, &str); 1] =
+    [("block_bytes", "nothing is erased in the model, which only reads, so profiles have it no more; delete the line")];
 
 pub(super) fn parse(text: &str, names: Names) -> Result<Profile, ProfileError> {
     if text.len() > TEXT_BYTES_MAX {
@@ -27,7 +32,9 @@ pub(super) fn parse(text: &str, names: Names) -> Result<Profile, ProfileError> {
 /// What TOML's reader says, without its picture of the line.
 fn malformed(text: &str, error: &toml::de::Error) -> ProfileError {
     let line = error.span().map_or(1, |span| line_of(text, &span));
-    let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+    let said = error.message().lines().collect::<Vec<_>>().join("; ");
+    let gone = GONE.iter().find(|(name, _)| said.starts_with(&format!("unknown field `{name}`")));
+    let reason = gone.map_or(said, |(name, why)| format!("{name}: {why}"));
     ProfileError::Line { line, reason }
 }
 
@@ -82,12 +89,14 @@ impl Check<'_> {
 
     fn parts(&self, raw: RawProfile) -> Result<Parts, ProfileError> {
         let RawProfile { medium, memory, cpu, matcher, link, power, host, .. } = raw;
+        let mut link = self.needed(link, "link")?;
+        link.poll_least_s = link.poll_least_s.or(&link.poll_s, "as poll_s: the interval is fixed");
         let parts = Parts {
             medium: self.needed(medium, "medium")?,
             memory: self.needed(memory, "memory")?,
             cpu: cpu.map(toml::Spanned::into_inner),
             matcher: matcher.map(toml::Spanned::into_inner),
-            link: self.needed(link, "link")?,
+            link,
             power: self.needed(power, "power")?,
             host: self.needed(host, "host")?,
         };
@@ -125,11 +134,8 @@ impl Check<'_> {
     /// What is absurd only beside something else.
     fn together(&self, parts: &Parts) -> Result<(), ProfileError> {
         let page = parts.medium.page_bytes.value;
-        let at_least = [
-            ("medium.block_bytes", &parts.medium.block_bytes),
-            ("memory.page_buffer_bytes", &parts.memory.page_buffer_bytes),
-            ("link.read_bytes", &parts.link.read_bytes),
-        ];
+        let at_least =
+            [("memory.page_buffer_bytes", &parts.memory.page_buffer_bytes), ("link.read_bytes", &parts.link.read_bytes)];
         for (name, quantity) in at_least {
             if quantity.value < page {
                 let reason = format!("{name}: {} bytes are less than one page of {page} bytes", quantity.value);
@@ -150,13 +156,27 @@ impl Check<'_> {
             let reason = format!("host.waiting_cores: {waiting} cores wait, of {cores}");
             return self.refuse(&parts.host.waiting_cores.span, reason);
         }
-        let poll_s = parts.link.poll_s.value;
-        if poll_s > 0.0 && poll_s < POLL_MIN_S {
-            let reason = format!("link.poll_s: expected 0, or at least {POLL_MIN_S:e}, found {poll_s:e}");
-            return self.refuse(&parts.link.poll_s.span, reason);
-        }
+        self.polls(&parts.link)?;
         self.takes_watts(parts)?;
         parts.cpu.as_ref().map_or(Ok(()), |cpu| self.takes_time(cpu))
+    }
+
+    /// Intervals of GET that can be counted, of which the shortest is no longer than the longest.
+    fn polls(&self, link: &Link) -> Result<(), ProfileError> {
+        let (longest, shortest) = (link.poll_s.value, link.poll_least_s.value);
+        for (name, quantity) in [("poll_s", &link.poll_s), ("poll_least_s", &link.poll_least_s)] {
+            if longest > 0.0 && quantity.value < POLL_MIN_S {
+                let or = if name == "poll_s" { "0, or at least" } else { "at least" };
+                let reason = format!("link.{name}: expected {or} {POLL_MIN_S:e}, found {:e}", quantity.value);
+                return self.refuse(&quantity.span, reason);
+            }
+        }
+        if shortest > longest {
+            let reason =
+                format!("link.poll_least_s: the shortest interval, {shortest}, is above the longest, poll_s, {longest}");
+            return self.refuse(&link.poll_least_s.span, reason);
+        }
+        Ok(())
     }
 
     /// A system that draws nothing cannot be compared with any.
@@ -213,6 +233,17 @@ mod tests {
             ("threads = { value = 8,", "threads = { value = 64,", "host.threads: 64 threads on 8 cores"),
             ("waiting_cores = { value = 1,", "waiting_cores = { value = 9,", "host.waiting_cores: 9 cores wait, of 8"),
             ("poll_s = { value = 0.01,", "poll_s = { value = 1e-15,", "link.poll_s: expected 0, or at least 1e-9, found 1e-15"),
+            (
+                "poll_least_s = { value = 0.01,",
+                "poll_least_s = { value = 0,",
+                "link.poll_least_s: expected at least 1e-9, found 0e0",
+            ),
+            (
+                "poll_least_s = { value = 0.01,",
+                "poll_least_s = { value = 0.02,",
+                "link.poll_least_s: the shortest interval, 0.02, is above the longest, poll_s, 0.01",
+            ),
+            ("poll_least_s = { value = 0.01,", "poll_least_s = { value = nan,", "link.poll_least_s: expected a number from"),
         ];
         for (from, to, expected) in cases {
             let (line, error) = refusal(from, to);
@@ -220,6 +251,26 @@ mod tests {
             assert!(reason.contains(expected), "{to}: {reason}");
             assert_eq!(found, line, "{to}");
         }
+    }
+
+    /// Profiles of before there was a shortest interval have a fixed one.
+    #[test]
+    fn a_profile_without_a_shortest_interval_polls_in_a_fixed_one() {
+        let lines = |text: &str| text.lines().filter(|line| !line.starts_with("poll_least_s")).collect::<Vec<_>>().join("\n");
+        let link = parse(&lines(&smart())).unwrap().parts.unwrap().link;
+        assert_eq!((link.poll_least_s.value, link.poll_least_s.source.as_str()), (0.01, "as poll_s: the interval is fixed"));
+        let both = smart().replacen("poll_least_s = { value = 0.01,", "poll_least_s = { value = 0.001,", 1);
+        assert_eq!(parse(&both).unwrap().parts.unwrap().link.poll_least_s.value, 0.001);
+    }
+
+    #[test]
+    fn a_number_that_profiles_have_no_more_is_refused_with_the_reason() {
+        let text =
+            smart().replacen("read_latency_s =", "block_bytes = { value = 4096, source = \"assumed\" }\nread_latency_s =", 1);
+        let line = text.lines().position(|line| line.starts_with("block_bytes")).unwrap() + 1;
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("line {line}: block_bytes: nothing is erased in the model")), "{error}");
+        assert!(error.ends_with("delete the line"), "{error}");
     }
 
     #[test]

@@ -73,8 +73,6 @@ section! {
         bus_bytes_per_s: real(1e5, 1e13),
         /// The unit of a read.
         page_bytes: whole(512.0, 1_048_576.0),
-        /// The unit of an erasure, or of a track.
-        block_bytes: whole(512.0, 1_073_741_824.0),
         /// From a read's start until its first byte. Reads of the same channel overlap in it.
         read_latency_s: real(0.0, 1.0),
     }
@@ -90,9 +88,9 @@ impl Medium {
 section! {
     /// The device's memory.
     Memory {
-        /// Fast memory on the chip.
+        /// Fast memory on the chip, of which each core has its part: what an aggregate holds and does not fit it is in slow memory.
         sram_bytes: whole(0.0, 1e12),
-        /// Memory beside it.
+        /// Memory beside it: for both buffers, and for what a session holds until its last page.
         dram_bytes: whole(0.0, 1e13),
         /// The part of it that pages may be pinned in.
         page_buffer_bytes: whole(512.0, 1e12),
@@ -150,8 +148,11 @@ section! {
         read_bytes: whole(512.0, 1_073_741_824.0),
         /// Read commands under way at one time.
         queue_depth: whole(1.0, 65_536.0),
-        /// From one GET to the next. 0: the device says by itself when it has something.
+        /// From one GET to the next, at most. 0: the device says by itself when it has something.
         poll_s: real(0.0, 60.0),
+        /// The same at least: the interval adapts between the two. A file that does not name it has one fixed interval.
+        #[serde(default = "Quantity::absent")]
+        poll_least_s: real(0.0, 60.0),
     }
 }
 

@@ -18,6 +18,18 @@ pub struct Quantity {
 }
 
 impl Quantity {
+    /// Of a number that a profile need not name.
+    pub(super) fn absent() -> Self {
+        Self { value: f64::NAN, source: String::new(), span: 0..0 }
+    }
+
+    /// The same, or the value of another one where the file does not name it, and why.
+    pub(super) fn or(self, other: &Quantity, why: &str) -> Self {
+        // A NaN that a file names has its source, or is refused for that.
+        let is_absent = self.value.is_nan() && self.span.is_empty();
+        if is_absent { Self { source: why.to_owned(), ..other.clone() } } else { self }
+    }
+
     /// The value of one that was checked to be a whole number.
     pub fn whole(&self) -> u64 {
         self.value as u64
