@@ -102,7 +102,8 @@ pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
         }
         if let Some(redis) = &redis {
             redis.durable(operation == Operation::PutThrough).await?;
-            report.measured.push(measure(redis.server(), work).await?);
+            let server = Server::Redis { port: redis.port(), process: redis.process() };
+            report.measured.push(measure(server, work).await?);
         }
     }
     report.loopback_mb_s = bare::loopback_mb_s(options.seconds)?;

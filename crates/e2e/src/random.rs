@@ -34,8 +34,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use arena::{Arena, Difference};
+use arena::Arena;
 use opinion::Opinion;
+use report::Difference;
 pub use report::Report;
 use shrink::Failure;
 use tables::Database;

@@ -8,7 +8,6 @@ use pithead_model::{Blame, Fault};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::clients::Server;
 use crate::tables::io;
 
 const PROGRAM: &str = "redis-server";
@@ -46,8 +45,12 @@ impl Redis {
         Ok(Some(redis))
     }
 
-    pub(super) fn server(&self) -> Server {
-        Server::Redis { port: self.port, process: self.child.id() }
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Whether each write is flushed before it is answered; otherwise once a second.

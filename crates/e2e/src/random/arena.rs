@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::compare::{Table, bag_difference, row_difference};
 use crate::random::opinion::Opinion;
 use crate::random::queries::{Ask, Query};
-use crate::random::report::{Report, gist};
+use crate::random::report::{Difference, OTHER_ROWS, Report, gist};
 use crate::random::script::{Load, Step};
 use crate::random::tables::{Database, LoadStep, write_rows};
 use crate::random::voices::{RunSite, VOICES, Voice, Who, ask, one_zero};
@@ -32,32 +32,6 @@ pub(crate) struct Arena {
     files: TempDir,
 }
 
-/// Two that do not say the same.
-#[derive(Clone, Debug)]
-pub(crate) struct Difference {
-    /// Which of them: a shrunk script must have a difference with the same one.
-    pub(crate) voice: String,
-    pub(crate) told: String,
-    /// What two differences of one kind have in common.
-    pub(crate) gist: String,
-    /// The statement.
-    pub(crate) sql: String,
-}
-
-impl Difference {
-    /// It is no refusal.
-    pub(crate) fn both_answer(&self) -> bool {
-        self.gist == OTHER_ROWS
-    }
-
-    /// Whether another one may be the same.
-    pub(crate) fn is_like(&self, other: &Difference) -> bool {
-        self.voice == other.voice && self.gist == other.gist
-    }
-}
-
-/// The gist where both answer.
-const OTHER_ROWS: &str = "other rows";
 pub(crate) const DUCKDB: &str = "DuckDB";
 
 impl Arena {

@@ -3,7 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::random::arena::Difference;
+/// Two that do not say the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    /// Which of them: a shrunk script must have a difference with the same one.
+    pub(crate) voice: String,
+    pub(crate) told: String,
+    /// What two differences of one kind have in common.
+    pub(crate) gist: String,
+    /// The statement.
+    pub(crate) sql: String,
+}
+
+impl Difference {
+    /// It is no refusal.
+    pub(crate) fn both_answer(&self) -> bool {
+        self.gist == OTHER_ROWS
+    }
+
+    /// Whether another one may be the same.
+    pub(crate) fn is_like(&self, other: &Difference) -> bool {
+        self.voice == other.voice && self.gist == other.gist
+    }
+}
+
+/// The gist where both answer.
+pub(crate) const OTHER_ROWS: &str = "other rows";
 
 /// What was asked, and what came of it.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Makes a script and its data small while the same two still differ.
 
-use crate::random::arena::{Arena, DUCKDB, Difference};
+use crate::random::arena::{Arena, DUCKDB};
 use crate::random::choices::Choices;
 use crate::random::opinion::Opinion;
 use crate::random::queries::{Ask, Query, query};
-use crate::random::report::Report;
+use crate::random::report::{Difference, Report};
 use crate::random::script::{Load, Step};
 use crate::random::tables::{Database, Table};
 use crate::random::voices::Who;
