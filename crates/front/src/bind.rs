@@ -9,9 +9,10 @@ use pithead_model::Fault;
 
 use crate::connection::{Halt, Talk};
 use crate::decode::parameter;
-use crate::error::{Complaint, PROTOCOL_VIOLATION, TOO_LARGE};
+use crate::error::Complaint;
 use crate::portal::{Hold, Portal, PortalState, Prepared};
 use crate::rows::formats;
+use crate::sql_state::{PROTOCOL_VIOLATION, TOO_LARGE};
 
 /// Most bytes of the values that are bound to the portals of a connection.
 const PORTAL_BYTES_MAX: usize = 64 << 20;

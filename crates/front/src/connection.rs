@@ -14,16 +14,16 @@ use crate::block_settings::BlockSettings;
 use crate::cancel::{Cancel, ConnectionPlace};
 use crate::control::unknown_setting;
 use crate::deadline::{STATEMENT, in_time_of};
-use crate::error::{
-    Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_ENCODING, WRONG_SETTING,
-};
+use crate::error::Complaint;
 use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
 use crate::message::{Malformed, Message};
 use crate::options::options;
 use crate::portal::{Portal, Prepared};
 use crate::serve::{Entrance, Front};
 use crate::settings::{ClientSettings, Effect, is_of_host, of_later_blocks};
-use crate::sql_state::UNKNOWN_REQUEST;
+use crate::sql_state::{
+    NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, UNKNOWN_REQUEST, WRONG_ENCODING, WRONG_SETTING,
+};
 use crate::startup::Begun;
 use crate::transaction::Transaction;
 

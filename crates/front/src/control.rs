@@ -10,11 +10,12 @@ use pithead_model::Fault;
 use pithead_pg_catalog::{CursorFacts, ISOLATIONS, NO_SETTING, PreparedFacts};
 
 use crate::connection::{Halt, Talk};
-use crate::error::{Complaint, UNKNOWN_SETTING, UNKNOWN_STATEMENT, WRONG_SETTING};
+use crate::error::Complaint;
 use crate::kind::{COMMENT, CREATE_INDEX, CREATE_SCHEMA, Characteristics, DISCARD_ALL, StatementKind};
 use crate::portal::{Hold, Started};
 use crate::rows::Rows;
 use crate::settings::{is_of_block, is_of_host, truth};
+use crate::sql_state::{UNKNOWN_SETTING, UNKNOWN_STATEMENT, WRONG_SETTING};
 use crate::transaction::{Transaction, is_read_committed};
 
 impl Talk {
@@ -23,6 +24,7 @@ impl Talk {
         let tag = match kind {
             StatementKind::Close(name) => return self.close_cursor(name.as_deref()),
             StatementKind::Show(name) => return self.show(name).await,
+            StatementKind::DropSchema(schemas) => return self.drop_schemas(schemas).await,
             StatementKind::NoColumns => return row_of_nothing(),
             StatementKind::Begin(tag, block) => {
                 self.begin(*block)?;
@@ -218,8 +220,7 @@ impl Talk {
         if mentions(sql, "pg_prepared_statements") || mentions(sql, "pg_cursors") {
             *self.settings.listed.lock() = (self.prepared_facts(), self.cursor_facts());
         }
-        self.look_along_again().await?;
-        self.look_at_written(sql).await
+        self.look_along_again().await
     }
 
     /// Sets what functions of a statement have asked for, once it has ended.

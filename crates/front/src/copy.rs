@@ -1,7 +1,8 @@
 //! [`Copy`]: a COPY statement, read.
 
-use crate::error::{Complaint, NOT_SUPPORTED, SYNTAX, WRONG_SETTING};
+use crate::error::Complaint;
 use crate::lexer::{Token, TokenKind, tokens};
+use crate::sql_state::{NOT_SUPPORTED, SYNTAX, WRONG_SETTING};
 
 /// What COPY reads or writes.
 #[derive(Debug, PartialEq, Eq)]
@@ -222,7 +223,7 @@ fn byte(text: &str, name: &str) -> Result<u8, Complaint> {
     match text.as_bytes() {
         [b'\\'] if name == "DELIMITER" => Err(Complaint::error(WRONG_SETTING, "COPY DELIMITER cannot be a backslash")),
         [byte] if byte.is_ascii() && !b"\r\n".contains(byte) => Ok(*byte),
-        _ => Err(Complaint::error(WRONG_SETTING, format!("COPY {name} must be a single one-byte character"))),
+        _ => Err(Complaint::error(NOT_SUPPORTED, format!("COPY {name} must be a single one-byte character"))),
     }
 }
 

@@ -5,7 +5,8 @@ use arrow::datatypes::Field;
 
 use crate::copy_rows::{Place, ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode_columns::column;
-use crate::error::{Complaint, WRONG_COPY};
+use crate::error::Complaint;
+use crate::sql_state::WRONG_COPY;
 
 /// What the form begins with.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";

@@ -172,7 +172,7 @@ async fn hand_on(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>, p
 }
 
 /// The name of a dataset as SQL writes it; `domain_of` gives the domain of a bare one.
-pub(crate) fn dataset_name(text: &str, domain_of: impl Fn(&str) -> String) -> Result<DatasetName, Fault> {
+fn dataset_name(text: &str, domain_of: impl Fn(&str) -> String) -> Result<DatasetName, Fault> {
     let mut parts = Vec::new();
     for token in tokens(text) {
         match token.kind {

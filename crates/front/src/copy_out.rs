@@ -9,10 +9,11 @@ use pithead_model::Fault;
 use crate::columns::Column;
 use crate::connection::{Halt, Talk, answering};
 use crate::copy::{Copy, CopyFormat, CopyOptions};
-use crate::error::{Complaint, SYNTAX};
+use crate::error::Complaint;
 use crate::kind::StatementKind;
 use crate::reply::{Replies, end_length};
 use crate::rows::{Rows, WriteRow};
+use crate::sql_state::SYNTAX;
 use crate::work::{in_own_task, rows_in_own_task};
 use crate::{binary, text};
 

@@ -6,7 +6,8 @@ use arrow::datatypes::Field;
 use crate::copy::{CopyFormat, CopyOptions};
 use crate::copy_rows::{Place, ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode_text::from_text;
-use crate::error::{Complaint, WRONG_COPY};
+use crate::error::Complaint;
+use crate::sql_state::WRONG_COPY;
 
 impl Value for String {
     fn length(&self) -> usize {

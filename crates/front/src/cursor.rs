@@ -6,11 +6,12 @@ use pithead_host::{Deadline, Parameters};
 
 use crate::connection::{Halt, Talk};
 use crate::deadline::in_time;
-use crate::error::{Complaint, NOT_SUPPORTED, SYNTAX, UNKNOWN_PORTAL};
+use crate::error::Complaint;
 use crate::kind::StatementKind;
 use crate::lexer::{Token, TokenKind};
 use crate::portal::{Hold, Portal, PortalState, Prepared, Started, Taking};
 use crate::rows::{DataRows, NoRows};
+use crate::sql_state::{NOT_SUPPORTED, SYNTAX, UNKNOWN_PORTAL};
 
 /// What a cursor cannot do.
 const WRONG_STATE: &str = "55000";

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StringArray, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use pithead_pg_catalog::pg_type;
 
 use crate::decode_columns::of_type;
 use crate::decode_text::{arrow_type, from_text, plain_decimal};
-use crate::error::{Complaint, NOT_SUPPORTED, WRONG_ENCODING};
+use crate::error::Complaint;
 use crate::moments::Wrong;
 use crate::numbers::decimal_from_binary;
+use crate::sql_state::{NOT_SUPPORTED, WRONG_ENCODING, WRONG_TEXT};
 use crate::text;
 use crate::zoned::{in_zone, zone_matters};
 
@@ -28,7 +29,10 @@ pub(crate) fn parameter(
 ) -> Result<ArrayRef, Complaint> {
     let known =
         arrow_type(oid).ok_or_else(|| Complaint::error(NOT_SUPPORTED, format!("there is no type with the number {oid}")))?;
-    let wanted = inferred.filter(|wanted| pg_type(&Field::new("", (*wanted).clone(), true)) == oid || oid == 0);
+    let is_told = inferred.is_some_and(|wanted| pg_type(&Field::new("", wanted.clone(), true)) == oid || oid == 0);
+    let inferred = inferred.map(without_marks);
+    let inferred = inferred.as_ref();
+    let wanted = inferred.filter(|_| is_told);
     let Some(bytes) = bytes else { return Ok(new_null_array(wanted.or(inferred).unwrap_or(&known), 1)) };
     let value = match binary {
         true => from_binary(oid, &known, bytes)?,
@@ -51,9 +55,21 @@ pub(crate) fn parameter(
             let texts: Vec<Option<&str>> = value.as_string::<i32>().iter().collect();
             from_text(inferred, &texts, zone)?
         }
+        Some(DataType::List(item)) if is_list_of_texts(&value) && matches!(item.data_type(), DataType::FixedSizeBinary(_)) => {
+            identifiers(&value, item, zone)?
+        }
         Some(inferred) => fitted(value, inferred, zone),
         None => value,
     })
+}
+
+/// The type of a list without what the field of its items says beside their type: a client is told by it what they are, and the engine
+/// takes such lists for others.
+pub(crate) fn without_marks(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::List(item) if !item.metadata().is_empty() => DataType::new_list(item.data_type().clone(), true),
+        other => other.clone(),
+    }
 }
 
 /// An identifier as a text of the one form that binary values have, too: equal ones are equal texts.
@@ -62,6 +78,19 @@ fn identifier(text: &str, zone: &str) -> Result<String, Complaint> {
     let mut written = Vec::with_capacity(36);
     text::uuid(&mut written, bytes.as_fixed_size_binary().value(0));
     Ok(String::from_utf8_lossy(&written).into_owned())
+}
+
+fn is_list_of_texts(value: &ArrayRef) -> bool {
+    matches!(value.data_type(), DataType::List(item) if item.data_type() == &DataType::Utf8)
+}
+
+/// A list of identifiers as texts, as one of bytes.
+fn identifiers(value: &ArrayRef, item: &FieldRef, zone: &str) -> Result<ArrayRef, Complaint> {
+    let lists = value.as_list::<i32>();
+    let texts: Vec<Option<&str>> = lists.values().as_string::<i32>().iter().collect();
+    let bytes = from_text(item.data_type(), &texts, zone)?;
+    let lists = ListArray::try_new(Arc::clone(item), lists.offsets().clone(), bytes, lists.nulls().cloned());
+    Ok(Arc::new(lists.map_err(|error| Complaint::error(WRONG_TEXT, format!("a list of identifiers: {error}")))?))
 }
 
 /// A decimal keeps the digits that it is written with, whatever the type has that it is compared with.
@@ -132,6 +161,26 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_identifiers_are_what_the_statement_wants() {
+        let marks = [("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())];
+        let item = Field::new_list_field(DataType::FixedSizeBinary(16), true).with_metadata(marks.into());
+        let wanted = DataType::List(Arc::new(item));
+        let int = |value: i32| value.to_be_bytes();
+        let binary = [&int(1)[..], &int(0), &int(2950), &int(1), &int(1), &int(16), &[0xab; 16]].concat();
+        for (oid, is_binary, bytes) in [
+            (2951, false, &b"{ABABABAB-abab-abab-abab-abababababab}"[..]),
+            (0, false, b"{abababababababababababababababab}"),
+            (1009, false, b"{abababab-abab-abab-abab-abababababab}"),
+            (2951, true, &binary),
+        ] {
+            let value = parameter(oid, Some(&wanted), is_binary, Some(bytes), "UTC").unwrap();
+            assert_eq!(*value.data_type(), without_marks(&wanted), "{oid} {is_binary}");
+            assert_eq!(array_value_to_string(&value, 0).unwrap(), format!("[{}]", "ab".repeat(16)), "{oid} {is_binary}");
+        }
+        assert!(parameter(2951, Some(&wanted), false, Some(b"{seven}"), "UTC").is_err());
+    }
+
+    #[test]
     fn texts_become_values() {
         for (oid, text, expected) in [
             (23, " 7 ", "7 Int32"),
@@ -152,14 +201,23 @@ mod tests {
                 "14 mons 3 days 4 hours 5 mins 6.000001000 secs Interval(MonthDayNano)",
             ),
             (1186, "25:00:00", "25 hours Interval(MonthDayNano)"),
+            (1186, "P1Y2MT3H", "14 mons 3 hours Interval(MonthDayNano)"),
+            (1186, "@ 3 04:05:06 ago", "-3 days -4 hours -5 mins -6.000000000 secs Interval(MonthDayNano)"),
             (1007, "{1,NULL}", "[1, ] List(Int32)"),
         ] {
             let value = parameter(oid, None, false, Some(text.as_bytes()), "Europe/Berlin").unwrap();
             assert_eq!(shown(&value), expected, "{oid} {text}");
         }
-        for (oid, text) in
-            [(23, "x"), (23, "99999999999"), (16, "maybe"), (17, "\\xzz"), (1082, "yesterday"), (1007, "{x}"), (12_345, "1")]
-        {
+        for (oid, text) in [
+            (23, "x"),
+            (23, "99999999999"),
+            (16, "maybe"),
+            (1083, "12"),
+            (17, "\\xzz"),
+            (1082, "yesterday"),
+            (1007, "{x}"),
+            (12_345, "1"),
+        ] {
             assert!(parameter(oid, None, false, Some(text.as_bytes()), "UTC").is_err(), "{oid} {text}");
         }
     }

@@ -13,9 +13,10 @@ use arrow::datatypes::{DataType, Field};
 use pithead_pg_catalog::{TYPES, pg_type};
 
 use crate::decode_text::{arrow_type, casted, from_text};
-use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_ENCODING};
+use crate::error::Complaint;
 use crate::moments::{Wrong, day, interval, micros, time_of_day};
 use crate::numbers::decimal_from_binary;
+use crate::sql_state::{NOT_SUPPORTED, WRONG_BINARY, WRONG_ENCODING};
 use crate::{arrays, text};
 
 /// The values of a column; its clients know it under its type of PostgreSQL's.

@@ -9,9 +9,10 @@ use arrow::compute::kernels::zip::zip;
 use arrow::compute::{CastOptions, cast_with_options, is_not_null};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use pithead_functions::{interval_with_units, moments_at};
-use pithead_pg_catalog::{TYPES, pg_type};
+use pithead_pg_catalog::{TYPES, interval_in_units, pg_type};
 
-use crate::error::{Complaint, NOT_SUPPORTED, WRONG_TEXT};
+use crate::error::Complaint;
+use crate::sql_state::{NOT_SUPPORTED, WRONG_MOMENT, WRONG_TEXT};
 use crate::{arrays, dates};
 
 /// The type whose values are taken for those of a type of PostgreSQL; none: it has no values here.
@@ -41,7 +42,16 @@ pub(crate) fn arrow_type(oid: u32) -> Option<DataType> {
 fn wrong_text(data_type: &DataType, why: impl std::fmt::Display) -> Complaint {
     let oid = pg_type(&Field::new("", data_type.clone(), true));
     let name = TYPES.iter().find(|known| known.oid == oid).map_or("array", |known| known.sql);
-    Complaint::error(WRONG_TEXT, format!("invalid input syntax for type {name}: {why}"))
+    let code = if is_of_moments(data_type) { WRONG_MOMENT } else { WRONG_TEXT };
+    Complaint::error(code, format!("invalid input syntax for type {name}: {why}"))
+}
+
+fn is_of_moments(data_type: &DataType) -> bool {
+    use DataType as D;
+    matches!(
+        data_type,
+        D::Date32 | D::Date64 | D::Time32(_) | D::Time64(_) | D::Timestamp(..) | D::Interval(_) | D::Duration(_)
+    )
 }
 
 /// Values of a type from texts.
@@ -65,7 +75,14 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
         // As PostgreSQL reads them: a day's time is left out, and so is the zone of what has none.
         DataType::Date32 | DataType::Date64 => converted(&each(texts, dates::day_of), data_type, data_type),
         DataType::Timestamp(_, None) => converted(&each(texts, dates::without_zone), data_type, data_type),
-        DataType::Time32(_) | DataType::Time64(_) => converted(&each(texts, dates::time_without_zone), data_type, data_type),
+        DataType::Time32(_) | DataType::Time64(_) => {
+            let texts = each(texts, dates::time_without_zone);
+            match texts.iter().flatten().find(|text| !text.contains(':')) {
+                // Arrow reads a number as one of nanoseconds.
+                Some(number) => Err(wrong_text(data_type, format!("{}, expected hours:minutes", shortened(number)))),
+                None => converted(&texts, data_type, data_type),
+            }
+        }
         DataType::Decimal128(..) | DataType::Decimal256(..) => {
             let plain: Vec<Option<Cow<'_, str>>> = texts.iter().map(|text| text.map(plain_decimal)).collect();
             converted(&plain.iter().map(Option::as_deref).collect::<Vec<_>>(), data_type, data_type)
@@ -80,7 +97,10 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
 
 /// As it is written with units for all of its parts.
 fn plain_interval(text: &str) -> Cow<'_, str> {
-    interval_with_units(text).map_or(Cow::Borrowed(text), Cow::Owned)
+    match interval_in_units(text) {
+        Some(units) => Cow::Owned(interval_with_units(&units).unwrap_or(units)),
+        None => interval_with_units(text).map_or(Cow::Borrowed(text), Cow::Owned),
+    }
 }
 
 /// Moments of which some are wall times that the zone's clocks skip or show twice. None: one of them is no moment.
@@ -152,7 +172,8 @@ fn shortened(text: &str) -> String {
 fn bytes(data_type: &DataType, texts: &[Option<&str>]) -> Result<ArrayRef, Complaint> {
     let read = |text: &str| match data_type {
         DataType::FixedSizeBinary(_) if !text.starts_with("\\x") => {
-            hexadecimal(&text.replace('-', "")).ok_or_else(|| wrong_text(data_type, shortened(text)))
+            let wrong = || Complaint::error(WRONG_TEXT, format!("invalid input syntax for type uuid: {}", shortened(text)));
+            hexadecimal(&text.replace('-', "")).ok_or_else(wrong)
         }
         _ => match text.strip_prefix("\\x") {
             Some(digits) => hexadecimal(digits).ok_or_else(|| wrong_text(data_type, "expected hexadecimal digits after \\x")),

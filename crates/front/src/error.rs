@@ -3,12 +3,7 @@
 use pithead_model::Fault;
 
 use crate::reply::text;
-use crate::sql_state::sql_state;
-pub(crate) use crate::sql_state::{
-    FAILED_TRANSACTION, FIXED_SETTING, KNOWN_STATEMENT, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, READ_ONLY, SHUTDOWN,
-    SYNTAX, SqlState, TOO_LARGE, TOO_MANY, UNKNOWN_PORTAL, UNKNOWN_SETTING, UNKNOWN_STATEMENT, WRONG_BINARY, WRONG_COPY,
-    WRONG_ENCODING, WRONG_PASSWORD, WRONG_SETTING, WRONG_TEXT,
-};
+use crate::sql_state::{SqlState, sql_state};
 
 /// What is said to a client.
 #[derive(Clone, Debug)]
@@ -100,6 +95,7 @@ fn located(message: &str, sql: &str) -> (String, Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql_state::SYNTAX;
 
     #[test]
     fn places_are_counted_in_characters() {

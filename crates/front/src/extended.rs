@@ -13,16 +13,18 @@ use crate::connection::{Halt, Talk, during};
 use crate::control::{mentions, shown_schema};
 use crate::cursor::not_a_query;
 use crate::deadline::{STATEMENT, in_time, in_time_of};
+use crate::decode::without_marks;
 use crate::decode_text::arrow_type;
-use crate::error::{
-    Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
-};
+use crate::error::Complaint;
 use crate::kind::StatementKind;
 use crate::lexer::{Token, tokens};
 use crate::message::{Message, Target};
 use crate::portal::{Portal, PortalState, Prepared, Started, Taking};
 use crate::rows::{DataRows, described};
 use crate::simple::completed;
+use crate::sql_state::{
+    KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
+};
 use crate::work::in_own_task;
 
 /// Most statements that a connection may have prepared.
@@ -294,7 +296,7 @@ pub(crate) fn nulls(types: &[u32], fields: &[Option<FieldRef>]) -> Result<Parame
     let null = |(oid, field): (&u32, &Option<FieldRef>)| {
         let own = arrow_type(*oid).unwrap_or(DataType::Utf8);
         let same = field.as_ref().filter(|field| pg_type(field) == *oid);
-        new_null_array(same.map_or(&own, |field| field.data_type()), 1)
+        new_null_array(&same.map_or(own, |field| without_marks(field.data_type())), 1)
     };
     parameters(types.iter().zip(fields).map(null).collect())
 }

@@ -2,10 +2,12 @@
 
 use crate::copy::Copy;
 use crate::cursor::{Declare, Fetch, closed};
-use crate::error::{Complaint, NOT_SUPPORTED};
+use crate::drop_schema::DropSchema;
+use crate::error::Complaint;
 use crate::lexer::{Token, tokens};
 use crate::set::{characteristics, reset, set, show};
 use crate::sql_prepared::{ExecutePrepared, Prepare};
+use crate::sql_state::NOT_SUPPORTED;
 
 /// What CREATE INDEX is answered with. Indexes change no answer, so there is nothing to do, and a warning says so.
 pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
@@ -70,6 +72,8 @@ pub(crate) enum StatementKind {
     NoColumns,
     /// UNLISTEN, VACUUM and what else there is nothing to do for.
     Nothing(&'static str),
+    /// DROP SCHEMA, of one or several.
+    DropSchema(DropSchema),
     CopyOut(Box<Copy>),
     CopyIn(Box<Copy>),
     Declare(Box<Declare>),
@@ -140,6 +144,7 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
         "create" if next("index") => StatementKind::Nothing(CREATE_INDEX),
         "create" if next("schema") => StatementKind::Nothing(CREATE_SCHEMA),
         "drop" if next("index") => StatementKind::Nothing("DROP INDEX"),
+        "drop" if next("schema") => StatementKind::DropSchema(DropSchema::read(rest().get(1..).unwrap_or_default())?),
         "comment" if next("on") => StatementKind::Nothing(COMMENT),
         "copy" => copy(sql)?,
         "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &through("for"))?)),
@@ -263,6 +268,7 @@ mod tests {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }
         assert!(kind("SET x").is_err());
+        assert!(matches!(kind("drop schema lab").unwrap(), StatementKind::DropSchema(_)));
         // A regression: they ended the block that was open.
         for sql in ["COMMIT PREPARED 'x'", "rollback /* of */ prepared 'x'"] {
             assert_eq!(kind(sql).unwrap_err().code, NOT_SUPPORTED, "{sql}");

@@ -25,6 +25,7 @@ mod decode;
 mod decode_columns;
 mod decode_text;
 mod digits;
+mod drop_schema;
 mod error;
 mod extended;
 pub mod fuzz;
@@ -54,7 +55,6 @@ mod text;
 mod time_zone;
 mod transaction;
 mod work;
-mod written;
 mod zoned;
 
 pub use serve::{Front, serve};

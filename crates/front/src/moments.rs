@@ -4,7 +4,8 @@ use arrow::datatypes::IntervalMonthDayNano;
 use pithead_pg_catalog::TYPES;
 
 use crate::binary::{EPOCH_DAYS, EPOCH_MICROS};
-use crate::error::{Complaint, WRONG_BINARY};
+use crate::error::Complaint;
+use crate::sql_state::WRONG_BINARY;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 

@@ -8,10 +8,11 @@ use pithead_pg_catalog::{ConnectionFacts, SearchPath, pg_type};
 
 use crate::connection::{Halt, Talk, answering, during};
 use crate::deadline::{STATEMENT, in_time_of};
-use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
+use crate::error::Complaint;
 use crate::extended::nulls;
 use crate::kind::{DROP_TABLE, StatementKind};
 use crate::rows::Rows;
+use crate::sql_state::{NOT_SUPPORTED, READ_ONLY};
 use crate::work::{in_own_task, rows_in_own_task};
 
 /// A statement that was prepared.

@@ -6,10 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use pithead_entry::{Challenge, Key, Proven};
 use subtle::ConstantTimeEq;
 
-use crate::error::{Complaint, NOT_AUTHORIZED, PROTOCOL_VIOLATION};
+use crate::error::Complaint;
 use crate::link::{Link, Read};
 use crate::message::{Fields, Malformed, Message};
 use crate::reply::text;
+use crate::sql_state::{NOT_AUTHORIZED, PROTOCOL_VIOLATION};
 
 /// Asks for an exchange, and names the mechanisms.
 const ASK: i32 = 10;

@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 
 use crate::cancel::Running;
 use crate::connection::Talk;
-use crate::error::{Complaint, TOO_MANY};
+use crate::error::Complaint;
 use crate::large::Large;
 use crate::metrics::Metrics;
 use crate::reply::Replies;
+use crate::sql_state::TOO_MANY;
 use crate::startup::begin;
 
 /// As far as the entry has to know it: TLS is agreed on by a message of the protocol.

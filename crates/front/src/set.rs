@@ -1,8 +1,9 @@
 //! SET, RESET and SHOW, read.
 
-use crate::error::{Complaint, SYNTAX};
+use crate::error::Complaint;
 use crate::kind::{Characteristics, StatementKind};
 use crate::lexer::{Token, TokenKind};
+use crate::sql_state::SYNTAX;
 
 /// Reads SHOW; `rest` follows that word.
 pub(crate) fn show(rest: &[Token]) -> StatementKind {

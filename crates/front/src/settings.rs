@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use pithead_pg_catalog::{
     BLOCK_WRITES, ConnectionFacts, CursorFacts, NO_SETTING, PreparedFacts, SETTINGS, SearchPath, Setting, setting,
 };
 
-use crate::error::{Complaint, FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
+use crate::error::Complaint;
 use crate::search_path::{self, Wanted};
+use crate::sql_state::{FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
 use crate::time_zone::zone;
 
 /// Longest value of a setting.
@@ -35,8 +35,6 @@ pub(crate) struct ClientSettings {
     path: Mutex<Arc<SearchPath>>,
     /// What is prepared and which cursors there are, as the catalogue was told last.
     pub(crate) listed: Mutex<(Vec<PreparedFacts>, Vec<CursorFacts>)>,
-    /// The columns of the table that the statement writes, where texts that it writes may be UUIDs.
-    pub(crate) written: Mutex<Option<SchemaRef>>,
     pub(crate) user: String,
     database: String,
     /// The domain of who sets no path.
@@ -108,7 +106,6 @@ impl ClientSettings {
             asked: Mutex::default(),
             path: Mutex::default(),
             listed: Mutex::default(),
-            written: Mutex::default(),
             user: user.to_owned(),
             database: database.to_owned(),
             domain: domain.to_owned(),
@@ -301,10 +298,6 @@ impl ConnectionFacts for ClientSettings {
 
     fn names_results(&self) -> bool {
         true
-    }
-
-    fn written(&self) -> Option<SchemaRef> {
-        self.written.lock().clone()
     }
 
     fn prepared(&self) -> Vec<PreparedFacts> {

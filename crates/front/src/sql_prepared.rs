@@ -13,10 +13,11 @@ use crate::bind::parameters;
 use crate::connection::{Halt, Talk, during};
 use crate::decode::parameter;
 use crate::decode_text::arrow_type;
-use crate::error::{Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, SYNTAX, UNKNOWN_STATEMENT};
+use crate::error::Complaint;
 use crate::kind::StatementKind;
 use crate::lexer::{Token, TokenKind};
 use crate::portal::{Prepared, Started, Taking};
+use crate::sql_state::{KNOWN_STATEMENT, NOT_SUPPORTED, SYNTAX, UNKNOWN_STATEMENT};
 use crate::work::in_own_task;
 use crate::zoned::{in_zone, zone_matters};
 

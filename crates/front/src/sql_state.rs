@@ -21,6 +21,8 @@ pub(crate) const WRONG_SETTING: SqlState = "22023";
 pub(crate) const FIXED_SETTING: SqlState = "55P02";
 pub(crate) const UNKNOWN_STATEMENT: SqlState = "26000";
 pub(crate) const UNKNOWN_PORTAL: SqlState = "34000";
+pub(crate) const UNKNOWN_SCHEMA: SqlState = "3F000";
+pub(crate) const DEPENDED_ON: SqlState = "2BP01";
 pub(crate) const KNOWN_STATEMENT: SqlState = "42P05";
 pub(crate) const WRONG_TEXT: SqlState = "22P02";
 pub(crate) const WRONG_BINARY: SqlState = "22P03";
@@ -31,12 +33,12 @@ pub(crate) const WRONG_ENCODING: SqlState = "22021";
 /// What is wrong with a request in no way that has a code.
 pub(crate) const UNKNOWN_REQUEST: SqlState = "42000";
 const OUT_OF_RANGE: SqlState = "22003";
-const WRONG_MOMENT: SqlState = "22007";
+pub(crate) const WRONG_MOMENT: SqlState = "22007";
 const MOMENT_OUT_OF_RANGE: SqlState = "22008";
 const DISK_FULL: SqlState = "53100";
 
 /// What faults of requests say whose kind tells less than a code does. The first that a fault's text has decides.
-const WORDS: [(&str, SqlState); 70] = [
+const WORDS: [(&str, SqlState); 106] = [
     // Values of functions.
     ("cannot take square root of a negative", "2201F"),
     ("zero raised to a negative power", "2201F"),
@@ -48,6 +50,8 @@ const WORDS: [(&str, SqlState); 70] = [
     ("negative substring length", "22011"),
     ("overlay start position", "22011"),
     ("NTILE requires a positive integer", "22014"),
+    ("frame offsets for ROWS", "22013"),
+    ("Invalid escape character in SIMILAR TO", "22025"),
     ("LIMIT must be >= 0", "2201W"),
     ("OFFSET must be >=0", "2201X"),
     ("null character not permitted", TOO_LARGE),
@@ -56,6 +60,8 @@ const WORDS: [(&str, SqlState); 70] = [
     ("Unsupported date_trunc granularity", WRONG_SETTING),
     ("Date part '", WRONG_SETTING),
     ("Invalid timezone", WRONG_SETTING),
+    ("there is no time zone", WRONG_SETTING),
+    ("should satisfy `0 < precision", WRONG_SETTING),
     ("There is no built-in encoding", WRONG_SETTING),
     ("Failed to decode value using", WRONG_SETTING),
     ("field position must not be zero", WRONG_SETTING),
@@ -65,7 +71,14 @@ const WORDS: [(&str, SqlState); 70] = [
     ("Percentile value must be between", OUT_OF_RANGE),
     ("Month value", MOMENT_OUT_OF_RANGE),
     ("Day value", MOMENT_OUT_OF_RANGE),
+    ("Hour value", MOMENT_OUT_OF_RANGE),
+    ("Minute value", MOMENT_OUT_OF_RANGE),
+    ("Second value", MOMENT_OUT_OF_RANGE),
     ("Unable to represent", MOMENT_OUT_OF_RANGE),
+    ("Unable to parse date from", MOMENT_OUT_OF_RANGE),
+    ("make_timestamp: there is no", MOMENT_OUT_OF_RANGE),
+    ("Date arithmetic overflow", MOMENT_OUT_OF_RANGE),
+    ("an interval, which is of no day", WRONG_MOMENT),
     ("input syntax for type interval", WRONG_MOMENT),
     ("Expected an integer value", WRONG_TEXT),
     ("Expected LIMIT to be an integer", WRONG_TEXT),
@@ -75,8 +88,12 @@ const WORDS: [(&str, SqlState); 70] = [
     // Forms of statements.
     ("RecursionLimitExceeded", "54001"),
     ("returned more than one row", "21000"),
+    ("several rows say what the same row", "21000"),
     ("the statement has the parameter", "42P02"),
+    ("Invalid placeholder, zero", "42P02"),
     ("Order by column out of bounds", "42P10"),
+    ("Order by index starts at 1", "42P10"),
+    ("SELECT DISTINCT ON expressions must match", "42P10"),
     ("Cannot find column with position", "42P10"),
     ("For SELECT DISTINCT, ORDER BY expressions", "42P10"),
     ("names given as column alias", "42P10"),
@@ -86,18 +103,30 @@ const WORDS: [(&str, SqlState); 70] = [
     ("Unsupported compound identifier", SYNTAX),
     ("expected [domain.]dataset, got", SYNTAX),
     ("UPDATE sets column", SYNTAX),
+    ("columns, and its query has", SYNTAX),
+    ("to_char: the pattern", SYNTAX),
+    ("cannot be larger than end bound", "42P20"),
+    ("RANGE requires exactly one ORDER BY column", "42P20"),
+    ("does not support logical expression WindowFunction", "42P20"),
     ("Aggregate functions are not allowed", "42803"),
     ("Aggregate function calls cannot be nested", "42803"),
+    ("Aggregate function calls cannot contain window", "42803"),
     // Names.
     ("is a window function and needs OVER", "42809"),
+    ("is of aggregates, and at", "42809"),
+    ("Cannot access field at argument", "42809"),
     ("is a table, and no view", "42809"),
     ("is a view, and no dataset", "42809"),
     ("is a view, which holds no rows", "42809"),
     ("duplicate unqualified field name", "42701"),
     ("has a column ", "42701"),
+    ("require unique expression names", "42701"),
     ("duplicate qualified field name", "42712"),
+    ("WITH query name", "42712"),
     ("Invalid qualifier", "42P01"),
     ("Unsupported SQL type", "42704"),
+    ("define it by WINDOW", "42704"),
+    ("not found in struct", "42703"),
     ("there is no setting", UNKNOWN_SETTING),
     ("is not a variable which can be viewed", UNKNOWN_SETTING),
     (NO_SETTING, UNKNOWN_SETTING),
@@ -105,7 +134,16 @@ const WORDS: [(&str, SqlState); 70] = [
     ("does not exist, or is one of the engine's own", "42883"),
     // Types.
     ("Cannot coerce arithmetic expression", "42883"),
+    ("for logical boolean operation", "42804"),
     ("Cannot infer common argument type", "42883"),
+    ("Cannot infer common string type", "42883"),
+    ("Unary operator '-' only", "42883"),
+    ("unnest() can only be applied to", "42883"),
+    ("must be an INTEGER, TIMESTAMP, DATE or NULL", "42883"),
+    ("Unsupported CAST from", "42846"),
+    ("Incompatible inputs for Union", "42804"),
+    ("Join condition must be boolean", "42804"),
+    ("array_element does not take values", "42804"),
     ("common type to coerce", "42883"),
     ("non-boolean predicate", "42804"),
     ("requires a boolean expression", "42804"),
@@ -134,8 +172,8 @@ fn of_request(fault: &Fault) -> SqlState {
     let by_words = || of_cast(&fault.message).or_else(|| of_words(&fault.message));
     match fault.kind {
         FaultKind::NoTable => "42P01",
-        FaultKind::NoColumn => "42703",
-        FaultKind::NoFunction => "42883",
+        FaultKind::NoColumn => of_column(&fault.message),
+        FaultKind::NoFunction => of_words(&fault.message).unwrap_or("42883"),
         FaultKind::AmbiguousColumn => "42702",
         FaultKind::NotGrouped => "42803",
         FaultKind::Exists => "42P07",
@@ -165,6 +203,18 @@ fn of_limit(fault: &Fault) -> SqlState {
 
 fn of_words(message: &str) -> Option<SqlState> {
     WORDS.iter().find(|(words, _)| message.contains(words)).map(|(_, code)| *code)
+}
+
+/// The code of a column that is not there: that of its table, where its name is qualified by none that there is.
+fn of_column(message: &str) -> SqlState {
+    fn table(column: &str) -> Option<&str> {
+        let (table, _) = column.trim_end_matches('.').rsplit_once('.')?;
+        table.rsplit('.').next()
+    }
+    let column = message.split_once("No field named ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let Some(wanted) = column.and_then(table) else { return "42703" };
+    let known = message.split_once("Valid fields are ").map_or("", |(_, fields)| fields);
+    if known.split(", ").any(|field| table(field) == Some(wanted)) { "42703" } else { "42P01" }
 }
 
 /// The code of a value that a cast does not take, where its type and its text say more than that.
@@ -245,6 +295,11 @@ mod tests {
         assert_eq!(code(Blame::Unsupported, FaultKind::Other, "Unsupported SQL type nothing"), "42704");
         assert_eq!(code(Blame::User, FaultKind::Other, "Insert-on clause not supported"), NOT_SUPPORTED);
         assert_eq!(code(Blame::User, FaultKind::Syntax, "SQL error: RecursionLimitExceeded (current limit: 50)"), "54001");
+        let no_column = |message: &str| code(Blame::User, FaultKind::NoColumn, message);
+        assert_eq!(no_column("No field named nothing. Valid fields are t.id, t.name"), "42703");
+        assert_eq!(no_column("No field named main.t.nothing.\nValid fields are t.id, t.name."), "42703");
+        assert_eq!(no_column("No field named x.id. Did you mean 't.id'?\nValid fields are t.id, tx.name."), "42P01");
+        assert_eq!(no_column("No field named x.id."), "42P01");
         // What is called so has a kind of its own.
         assert_eq!(code(Blame::User, FaultKind::NoTable, "no dataset main.boolean"), "42P01");
     }

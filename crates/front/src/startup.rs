@@ -6,11 +6,12 @@ use pithead_entry::{Connection, Identity, Peer, TlsNow, TurnedAway};
 use pithead_model::{Blame, Fault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::error::{Complaint, NOT_AUTHORIZED, PROTOCOL_VIOLATION, TOO_MANY, WRONG_PASSWORD};
+use crate::error::Complaint;
 use crate::link::{Link, Read};
 use crate::message::{Message, STARTUP_BYTES_MAX, Startup};
 use crate::scram;
 use crate::serve::{Entrance, Front};
+use crate::sql_state::{NOT_AUTHORIZED, PROTOCOL_VIOLATION, TOO_MANY, WRONG_PASSWORD};
 
 /// How often a client may ask for encryption before it begins.
 const ASKED_MAX: usize = 4;

@@ -2,7 +2,8 @@
 
 use arrow::array::timezone::Tz;
 
-use crate::error::{Complaint, WRONG_SETTING};
+use crate::error::Complaint;
+use crate::sql_state::WRONG_SETTING;
 
 /// A time zone under a name that the engine knows.
 pub(crate) fn zone(value: &str) -> Result<String, Complaint> {

@@ -3,7 +3,8 @@
 //! A statement that writes is a transaction of its own: it is visible as a whole, or not at all, once it has ended. A block may hold one
 //! of them, and cannot take it back.
 
-use crate::error::{Complaint, FAILED_TRANSACTION, NOT_SUPPORTED};
+use crate::error::Complaint;
+use crate::sql_state::{FAILED_TRANSACTION, NOT_SUPPORTED};
 
 /// Where a connection is with regard to blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

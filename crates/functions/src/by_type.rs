@@ -1,21 +1,23 @@
 //! Functions that mean something else for each type that they are given, as in DuckDB: `len`, `epoch_ms`, `epoch_us` and `epoch_ns`.
 //!
 //! The analyser puts into their place what they mean, so that no drive knows them. Of `now()`, `date_trunc` and `date_bin` it makes
-//! moments in microseconds, as SQL has them: nanoseconds do not reach the years of dates that they are compared with. Counts of a
-//! list's elements become signed, so that one can be taken from another. Aggregates of a list become one function that drives know.
+//! moments in microseconds, as SQL has them: nanoseconds do not reach the years of dates that they are compared with. Counts of
+//! the engine's become ours, which have a sign. Aggregates of a list become one function that drives know, and extremes
+//! with a count others.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, Result, internal_err, plan_err};
-use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
 
 use crate::list_aggregates::{is_planned, planned};
+use crate::listed_extremes::{is_listed, listed};
 use crate::octets::{octets, text_length};
+use crate::signed_counts::{is_unsigned, list_length, with_sign};
 
 /// What such a function asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,8 +36,6 @@ const FUNCTIONS: [(&str, Measure); 4] = [
 const NOW: &str = "now";
 /// Functions whose second argument is a moment.
 const OF_MOMENT: [&str; 2] = ["date_bin", "date_trunc"];
-/// Functions that count, and whose results the engine has no sign for.
-const COUNTS: [&str; 4] = ["array_length", "array_ndims", "array_position", "cardinality"];
 
 pub(crate) fn by_type_udfs() -> impl Iterator<Item = ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
@@ -46,27 +46,23 @@ pub(crate) fn by_type_udfs() -> impl Iterator<Item = ScalarUDF> {
 
 /// Whether an expression is a call of such a function.
 pub(crate) fn is_by_type(expr: &Expr) -> bool {
-    let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr else { return false };
+    let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr else { return is_listed(expr) };
     is_planned(expr)
+        || is_unsigned(expr)
         || func.inner().is::<ByType>()
         || func.name() == NOW
         || OF_MOMENT.contains(&func.name())
-        || COUNTS.contains(&func.name())
 }
 
 /// What a call of such a function is; none: it is none.
 pub(crate) fn by_type(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return Ok(None) };
-    if let Some(planned) = planned(expr) {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return Ok(listed(expr)) };
+    if let Some(planned) = planned(expr).or_else(|| with_sign(expr)) {
         return Ok(Some(planned));
     }
     if func.name() == NOW {
         let DataType::Timestamp(_, zone) = expr.get_type(schema)? else { return Ok(None) };
         return Ok(Some(cast(expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, zone))));
-    }
-    if COUNTS.contains(&func.name()) {
-        let is_unsigned = matches!(expr.get_type(schema), Ok(DataType::UInt64));
-        return Ok(is_unsigned.then(|| cast(expr.clone(), DataType::Int64)));
     }
     if OF_MOMENT.contains(&func.name()) {
         return of_day(func, args, schema);
@@ -100,7 +96,7 @@ fn length(arg: Expr, of: &DataType) -> Result<Expr> {
     Ok(match of {
         of if of.is_string() || of.is_null() => cast(text_length(arg), DataType::Int64),
         of if of.is_binary() => octets(arg),
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => cast(array_length(arg), DataType::Int64),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => list_length(arg),
         other => return plan_err!("len expects a text, bytes or a list, and {other} was given"),
     })
 }

@@ -7,6 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 
+use crate::in_steps::Kept;
 use crate::value_counts::Counts;
 
 /// Keeps the values, of all that are equal one, and gives them to the aggregate when they are complete.

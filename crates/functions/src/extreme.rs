@@ -3,7 +3,8 @@
 //! DataFusion's functions do not do that over groups of floats: a NaN replaces a group's value, and the next value
 //! replaces the NaN. Here NaN is larger than all other floats, as in directories and filters, and there is one NaN.
 //! Over structs and lists with a NULL inside, DataFusion has three orders: one for all rows, one for groups and one for
-//! windows. Here a NULL inside is larger than all values. For all other types these are DataFusion's functions.
+//! windows. Here a NULL inside is larger than all values. For all other types these are DataFusion's functions. With a second argument
+//! they are those of [`listed_extremes`], which take their place wherever they are no functions of a window.
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use datafusion::logical_expr::{
 
 use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side, SlidingExtreme};
 use crate::extreme_nested::{NestedExtreme, NestedExtremes, is_ordered};
+use crate::listed_extremes;
+use crate::ranked::list_of;
 
 /// `min`.
 pub fn min_udaf() -> Arc<AggregateUDF> {
@@ -47,11 +50,17 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.standard.coerce_types(arg_types)
+        match arg_types {
+            [_, _] => listed_extremes::coerced(self.name(), arg_types),
+            _ => self.standard.coerce_types(arg_types),
+        }
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(arg_types)
+        match arg_types {
+            [values, _] => Ok(list_of(values)),
+            _ => self.standard.return_type(arg_types),
+        }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -59,6 +68,9 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if args.exprs.len() == 2 {
+            return listed_extremes::in_window(self.side, &args);
+        }
         match args.return_field.data_type() {
             DataType::Float16 => Ok(Box::new(FloatExtreme::<Float16Type>::new(self.side))),
             DataType::Float32 => Ok(Box::new(FloatExtreme::<Float32Type>::new(self.side))),
@@ -79,7 +91,8 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        is_ordered(args.return_field.data_type()) || self.standard.groups_accumulator_supported(args)
+        let is_one = args.exprs.len() == 1;
+        is_one && (is_ordered(args.return_field.data_type()) || self.standard.groups_accumulator_supported(args))
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -105,7 +118,11 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.standard.set_monotonicity(data_type)
+        // A list may be one of several extremes: with a lesser value, the list of the least becomes longer, too.
+        match data_type {
+            DataType::List(_) => SetMonotonicity::NotMonotonic,
+            data_type => self.standard.set_monotonicity(data_type),
+        }
     }
 
     fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {

@@ -3,14 +3,15 @@
 //! `list_median(list)` and its like are planned as `list_aggregate(list, 'median')`, so that there is one function that drives know.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, new_empty_array};
-use arrow::compute::{cast, concat};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, UInt64Array, new_empty_array, new_null_array};
+use arrow::compute::{cast, concat, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::functions_aggregate::any_value::any_value_udaf;
-use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
 use datafusion::functions_aggregate::count::count_udaf;
@@ -19,19 +20,21 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    AggregateUDF, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-    lit,
+    AggregateUDF, ColumnarValue, EmitTo, Expr, GroupsAccumulator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::in_steps::{Kept, finished_udafs};
 use crate::product::product_udaf;
 use crate::ranked::mad_udaf;
-use crate::shapes::shape_udaf;
+use crate::shapes::Shape;
+use crate::signed_counts::signed_udafs;
 use crate::spread::spread_udafs;
-use crate::value_counts::{Counts, counted_udaf};
+use crate::value_counts::{Counts, Of};
 use crate::wall_time::as_given;
-use crate::{avg_udaf, max_udaf, min_udaf, shapes, sum_udaf, value_counts};
+use crate::{avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The function that drives know.
 const LIST_AGGREGATE: &str = "list_aggregate";
@@ -42,14 +45,14 @@ const KNOWN: [&str; 5] = ["avg", "max", "min", "product", "sum"];
 
 /// Aggregates of one argument, which do not hang on the order of values.
 static AGGREGATES: LazyLock<BTreeMap<String, Arc<AggregateUDF>>> = LazyLock::new(|| {
-    let counted = value_counts::FINISHED.map(|(name, _, of)| counted_udaf(name, of));
-    let shaped = shapes::FINISHED.map(|(name, _, shape)| shape_udaf(name, shape));
-    let ours = counted.into_iter().chain(shaped).chain([product_udaf(), mad_udaf()]).chain(spread_udafs()).map(Arc::new);
+    let in_steps = finished_udafs::<Of>().chain(finished_udafs::<Shape>());
+    let ours = in_steps.chain([product_udaf(), mad_udaf()]).chain(spread_udafs()).map(Arc::new);
     let bits = [bit_and_udaf(), bit_or_udaf(), bit_xor_udaf(), bool_and_udaf(), bool_or_udaf()];
     let others = [any_value_udaf(), avg_udaf(), count_udaf(), max_udaf(), median_udaf(), min_udaf(), sum_udaf()];
     let named = ours.chain(bits).chain(others).map(|aggregate| (aggregate.name().to_owned(), aggregate));
-    let renamed = [("approx_count_distinct", approx_distinct_udaf())].map(|(name, of)| (name.to_owned(), of));
-    let mut all: BTreeMap<String, Arc<AggregateUDF>> = named.chain(renamed).collect();
+    let mut all: BTreeMap<String, Arc<AggregateUDF>> = named.collect();
+    let [approx_distinct, _] = signed_udafs();
+    all.insert("approx_count_distinct".to_owned(), Arc::new(approx_distinct));
     for (name, alias) in [("var", "var_samp"), ("stddev", "stddev_samp")] {
         if let Some(aggregate) = all.get(name).cloned() {
             all.insert(alias.to_owned(), aggregate);
@@ -151,19 +154,28 @@ impl Applied {
         let schema = Schema::new(vec![Arc::clone(&self.argument)]);
         let values: [Arc<dyn PhysicalExpr>; 1] = [Arc::new(Column::new(self.argument.name(), 0))];
         let fields = [Arc::clone(&self.argument)];
+        let args = AccumulatorArgs {
+            return_field: Arc::clone(&self.result),
+            schema: &schema,
+            ignore_nulls: false,
+            order_bys: &[],
+            is_reversed: false,
+            name: self.aggregate.name(),
+            is_distinct: false,
+            exprs: &values,
+            expr_fields: &fields,
+        };
+        match self.aggregate.groups_accumulator_supported(args.clone()) {
+            true => self.of_groups(lists, self.aggregate.create_groups_accumulator(args)?),
+            false => self.of_each(lists, &args),
+        }
+    }
+
+    /// With an accumulator for each list.
+    fn of_each(&self, lists: &ListArray, args: &AccumulatorArgs) -> Result<ArrayRef> {
         let result = |list: Option<ArrayRef>| {
-            let Some(list) = list else { return Ok(arrow::array::new_null_array(self.result.data_type(), 1)) };
-            let mut accumulator = self.aggregate.accumulator(AccumulatorArgs {
-                return_field: Arc::clone(&self.result),
-                schema: &schema,
-                ignore_nulls: false,
-                order_bys: &[],
-                is_reversed: false,
-                name: self.aggregate.name(),
-                is_distinct: false,
-                exprs: &values,
-                expr_fields: &fields,
-            })?;
+            let Some(list) = list else { return Ok(new_null_array(self.result.data_type(), 1)) };
+            let mut accumulator = self.aggregate.accumulator(args.clone())?;
             accumulator.update_batch(&[cast(&list, self.argument.data_type())?])?;
             accumulator.evaluate()?.to_array()
         };
@@ -172,6 +184,30 @@ impl Applied {
             true => Ok(new_empty_array(self.result.data_type())),
             false => Ok(concat(&results.iter().map(|result| result.as_ref()).collect::<Vec<&dyn Array>>())?),
         }
+    }
+
+    /// With one accumulator, to which each list with elements is a group.
+    fn of_groups(&self, lists: &ListArray, mut groups: Box<dyn GroupsAccumulator>) -> Result<ArrayRef> {
+        let ranges: Vec<Range<usize>> = lists.offsets().windows(2).map(|ends| ends[0] as usize..ends[1] as usize).collect();
+        let is_group = |row: &usize| lists.is_valid(*row) && !ranges[*row].is_empty();
+        let rows: Vec<usize> = (0..lists.len()).filter(is_group).collect();
+        let group_indices: Vec<usize> =
+            rows.iter().enumerate().flat_map(|(group, row)| repeat_n(group, ranges[*row].len())).collect();
+        let found = match rows.is_empty() {
+            true => new_empty_array(self.result.data_type()),
+            false => {
+                let places = rows.iter().flat_map(|row| ranges[*row].clone()).map(|place| place as u64);
+                let values = take(lists.values(), &UInt64Array::from_iter_values(places), None)?;
+                groups.update_batch(&[cast(&values, self.argument.data_type())?], &group_indices, None, rows.len())?;
+                groups.evaluate(EmitTo::All)?
+            }
+        };
+        // A group without rows has a result of its own.
+        let nothing = self.aggregate.default_value(self.result.data_type())?.to_array()?;
+        let mut places: Vec<Option<u64>> =
+            (0..lists.len()).map(|row| lists.is_valid(row).then_some(rows.len() as u64)).collect();
+        rows.iter().enumerate().for_each(|(group, row)| places[*row] = Some(group as u64));
+        Ok(take(&concat(&[found.as_ref(), nothing.as_ref()])?, &UInt64Array::from(places), None)?)
     }
 }
 
@@ -290,6 +326,8 @@ fn unique(lists: &ListArray) -> Result<Int64Array> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, ListBuilder};
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
+    use arrow::datatypes::Int64Type;
     use datafusion::common::ScalarValue;
     use datafusion::prelude::SessionContext;
 
@@ -360,5 +398,34 @@ mod tests {
         lists.append_value([]);
         lists.append_null();
         assert_eq!(unique(&lists.finish()).unwrap().iter().collect::<Vec<_>>(), [Some(2), Some(0), None]);
+    }
+    /// Values of lists that are NULL count nowhere, and a slice of lists begins in the middle of their values.
+    #[test]
+    fn lists_are_groups_of_one_accumulator() {
+        let values = Int64Array::from(vec![Some(9), Some(9), Some(4), None, Some(-7), None, Some(2), Some(3)]);
+        let field = Arc::new(Field::new_list_field(DataType::Int64, true));
+        let offsets = OffsetBuffer::new(vec![0, 2, 5, 5, 6, 6, 8].into());
+        let nulls = NullBuffer::from(vec![true, false, true, true, false, true]);
+        let lists = ListArray::new(field, offsets, Arc::new(values), Some(nulls));
+        for (name, expected) in [
+            ("sum", ["18", "NULL", "NULL", "NULL", "NULL", "5"]),
+            ("min", ["9", "NULL", "NULL", "NULL", "NULL", "2"]),
+            ("max", ["9", "NULL", "NULL", "NULL", "NULL", "3"]),
+            ("avg", ["9", "NULL", "NULL", "NULL", "NULL", "2.5"]),
+            ("count", ["2", "NULL", "0", "0", "NULL", "2"]),
+            ("var_pop", ["0", "NULL", "NULL", "NULL", "NULL", "0.25"]),
+            ("entropy", ["0", "NULL", "0", "0", "NULL", "1"]),
+        ] {
+            let applied = Applied::new(name, lists.data_type()).unwrap();
+            for first in 0..lists.len() {
+                let found = applied.over(&lists.slice(first, lists.len() - first)).unwrap();
+                let text = |row| ScalarValue::try_from_array(&found, row).unwrap().to_string();
+                assert_eq!((0..found.len()).map(text).collect::<Vec<_>>(), expected[first..], "{name} from {first}");
+            }
+            assert_eq!(applied.over(&lists.slice(0, 0)).unwrap().len(), 0, "{name}");
+        }
+        let applied = Applied::new("sum", lists.data_type()).unwrap();
+        let large = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(i64::MAX), Some(1)])]);
+        assert!(applied.over(&large).unwrap_err().to_string().contains("overflow in sum"));
     }
 }

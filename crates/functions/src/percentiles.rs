@@ -7,21 +7,26 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Schema};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf as standard_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, EmitTo, GroupsAccumulator, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
+use crate::ranked::{Values, list, list_of, of_share, shares, state_field};
+
 pub(crate) fn percentile_cont_udaf() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Percentiles { standard: standard_udaf().as_ref().clone() }))
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(AggregateUDF::new_from_impl(Percentiles { standard: standard_udaf().as_ref().clone(), signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Percentiles {
     standard: AggregateUDF,
+    signature: Signature,
 }
 
 impl AggregateUDFImpl for Percentiles {
@@ -34,18 +39,41 @@ impl AggregateUDFImpl for Percentiles {
     }
 
     fn signature(&self) -> &Signature {
-        self.standard.signature()
+        &self.signature
+    }
+
+    /// The engine's, also where a list of shares stands for one.
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let shares = types.get(1).and_then(of_share).filter(is_list);
+        let one = types.iter().enumerate().map(|(place, of)| match (place, &shares) {
+            (1, Some(_)) => DataType::Float64,
+            _ => of.clone(),
+        });
+        let one: Vec<FieldRef> = one.map(|of| Arc::new(Field::new("", of, true))).collect();
+        let mut asked: Vec<DataType> =
+            fields_with_udf(&one, &self.standard)?.iter().map(|field| field.data_type().clone()).collect();
+        if let (Some(shares), Some(place)) = (shares, asked.get_mut(1)) {
+            *place = shares;
+        }
+        Ok(asked)
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(types)
+        let one = self.standard.return_type(types)?;
+        Ok(if types.get(1).is_some_and(is_list) { list_of(&one) } else { one })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
+        match args.input_fields.get(1).is_some_and(|shares| is_list(shares.data_type())) {
+            true => Ok(vec![state_field(args.name, args.input_fields[0].data_type())]),
+            false => self.standard.state_fields(args),
+        }
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if is_of_list(&args) {
+            return Ok(Box::new(Places::of(&args)?));
+        }
         // It also checks the place.
         let values = self.standard.accumulator(args.clone())?;
         if !is_computed(&args) {
@@ -56,7 +84,7 @@ impl AggregateUDFImpl for Percentiles {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
+        !is_of_list(&args) && self.standard.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -78,6 +106,15 @@ impl AggregateUDFImpl for Percentiles {
     fn documentation(&self) -> Option<&Documentation> {
         self.standard.documentation()
     }
+}
+
+fn is_list(of: &DataType) -> bool {
+    matches!(of, DataType::List(_))
+}
+
+/// Whether a list of shares is asked for.
+fn is_of_list(args: &AccumulatorArgs) -> bool {
+    args.expr_fields.get(1).is_some_and(|shares| is_list(shares.data_type()))
 }
 
 /// Whether we compute it: no column has half floats, and NULLs have nothing between them.
@@ -183,6 +220,58 @@ impl Accumulator for OfAll {
 
     fn supports_retract_batch(&self) -> bool {
         self.values.supports_retract_batch()
+    }
+}
+
+/// The values of one group, of which several places are asked for.
+#[derive(Debug)]
+struct Places {
+    values: Values,
+    places: Vec<Place>,
+    is_distinct: bool,
+    result: DataType,
+}
+
+impl Places {
+    fn of(args: &AccumulatorArgs) -> Result<Self> {
+        let is_descending = args.order_bys.first().is_some_and(|key| key.options.descending);
+        let data_type = args.expr_fields[0].data_type();
+        let place = |share: f64| match (0.0..=1.0).contains(&share) {
+            true => Ok(Place { share, is_descending, data_type: data_type.clone() }),
+            false => plan_err!("percentile_cont expects shares from 0 to 1, and {share} was given"),
+        };
+        let places = shares(args)?.into_iter().map(place).collect::<Result<_>>()?;
+        Ok(Self { values: Values::new(data_type)?, places, is_distinct: args.is_distinct, result: args.return_type().clone() })
+    }
+}
+
+impl Accumulator for Places {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.values.add(&values[0])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.values.merge(states)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let values = self.values.array(self.is_distinct)?;
+        if values.is_empty() {
+            return ScalarValue::try_from(&self.result);
+        }
+        let found = self.places.iter().map(|place| {
+            let found = place.among(&values)?;
+            ScalarValue::try_from_array(&place.array(vec![found]), 0)
+        });
+        list(found.collect::<Result<_>>()?, values.data_type())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.values.state()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.size()
     }
 }
 

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Colu
 use crate::one_value::canonical;
 
 /// `percentile_disc(x, share)`, also as `percentile_disc(share) WITHIN GROUP (ORDER BY x)`: the first value in their order up to which
-/// there are at least this share of all values. A share below 0 is counted from the last value.
+/// there are at least this share of all values. A share below 0 is counted from the last value. Of a list of shares it is a list of values.
 pub(crate) fn percentile_disc_udaf() -> AggregateUDF {
     let aliases = ["quantile_disc", "quantile"].map(str::to_owned).to_vec();
     AggregateUDF::new_from_impl(PercentileDisc { aliases, signature: Signature::user_defined(Volatility::Immutable) })
@@ -31,14 +31,14 @@ pub(crate) fn mad_udaf() -> AggregateUDF {
 
 /// The values of a group, as bytes that compare as the values do.
 #[derive(Debug)]
-struct Values {
+pub(crate) struct Values {
     data_type: DataType,
     converter: RowConverter,
     rows: Rows,
 }
 
 impl Values {
-    fn new(data_type: &DataType) -> Result<Self> {
+    pub(crate) fn new(data_type: &DataType) -> Result<Self> {
         let fields = vec![SortField::new(data_type.clone())];
         if !RowConverter::supports_fields(&fields) {
             return exec_err!("values of {data_type} have no order here");
@@ -49,7 +49,7 @@ impl Values {
     }
 
     /// Adds those that are not NULL.
-    fn add(&mut self, values: &ArrayRef) -> Result<()> {
+    pub(crate) fn add(&mut self, values: &ArrayRef) -> Result<()> {
         let values = match values.data_type() == &self.data_type {
             true => filter(values, &is_not_null(values)?)?,
             false => cast(&filter(values, &is_not_null(values)?)?, &self.data_type)?,
@@ -58,23 +58,29 @@ impl Values {
     }
 
     /// Adds those of states.
-    fn merge(&mut self, states: &[ArrayRef]) -> Result<()> {
+    pub(crate) fn merge(&mut self, states: &[ArrayRef]) -> Result<()> {
         let [lists] = states else { return internal_err!("expected one column of states") };
         lists.as_list::<i32>().iter().flatten().try_for_each(|values| self.add(&values))
     }
 
-    fn array(&self) -> Result<ArrayRef> {
-        if self.rows.num_rows() == 0 {
+    /// All of them, or those that are distinct.
+    pub(crate) fn array(&self, is_distinct: bool) -> Result<ArrayRef> {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        if rows.is_empty() {
             return Ok(new_empty_array(&self.data_type));
         }
-        match <[ArrayRef; 1]>::try_from(self.converter.convert_rows(self.rows.iter())?) {
+        if is_distinct {
+            rows.sort_unstable();
+            rows.dedup();
+        }
+        match <[ArrayRef; 1]>::try_from(self.converter.convert_rows(rows)?) {
             Ok([values]) => Ok(values),
             Err(_) => internal_err!("expected one column"),
         }
     }
 
-    fn state(&self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![SingleRowListArrayBuilder::new(self.array()?).build_list_scalar()])
+    pub(crate) fn state(&self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![SingleRowListArrayBuilder::new(self.array(false)?).build_list_scalar()])
     }
 
     /// The value at such a place, of all or of those that are distinct; NULL if there is none.
@@ -95,12 +101,12 @@ impl Values {
         }
     }
 
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.converter.size() + self.rows.size()
     }
 }
 
-fn state_field(name: &str, values: &DataType) -> FieldRef {
+pub(crate) fn state_field(name: &str, values: &DataType) -> FieldRef {
     let list = DataType::List(Arc::new(Field::new_list_field(values.clone(), true)));
     Arc::new(Field::new(format_state_name(name, "values"), list, true))
 }
@@ -157,35 +163,38 @@ impl AggregateUDFImpl for PercentileDisc {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        match types {
-            [DataType::Dictionary(_, values), share] if is_number(share) => {
-                Ok(vec![values.as_ref().clone(), DataType::Float64])
-            }
-            [values, share] if is_number(share) => Ok(vec![values.clone(), DataType::Float64]),
-            _ => plan_err!("percentile_disc expects values and a share of them, such as percentile_disc(x, 0.5)"),
+        let asked = match types {
+            [DataType::Dictionary(_, values), share] => of_share(share).map(|share| vec![values.as_ref().clone(), share]),
+            [values, share] => of_share(share).map(|share| vec![values.clone(), share]),
+            _ => None,
+        };
+        match asked {
+            Some(asked) => Ok(asked),
+            None => plan_err!(
+                "percentile_disc expects values and shares, such as percentile_disc(x, 0.5) or percentile_disc(x, [0.5])"
+            ),
         }
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
+            [values, DataType::List(_)] => Ok(list_of(values)),
             [values, _] => Ok(values.clone()),
             _ => plan_err!("percentile_disc takes two arguments, not {}", types.len()),
         }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![state_field(args.name, args.return_type())])
+        Ok(vec![state_field(args.name, args.input_fields[0].data_type())])
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
-        let share = match args.exprs[1].evaluate(&nothing) {
-            Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(share)))) => share,
-            _ => return plan_err!("percentile_disc expects a share that is the same for all rows"),
-        };
+        let shares = shares(&args)?;
         let is_descending = args.order_bys.first().is_some_and(|key| key.options.descending);
-        let (share, values) = (Share::of(share, is_descending)?, Values::new(args.return_type())?);
-        Ok(Box::new(OnePlace { values, share, is_distinct: args.is_distinct }))
+        let shares = shares.into_iter().map(|share| Share::of(share, is_descending)).collect::<Result<_>>()?;
+        let values = Values::new(args.expr_fields[0].data_type())?;
+        let is_list = *args.return_type() == list_of(&values.data_type);
+        Ok(Box::new(Places { values, shares, is_list, is_distinct: args.is_distinct }))
     }
 
     fn supports_within_group_clause(&self) -> bool {
@@ -193,18 +202,58 @@ impl AggregateUDFImpl for PercentileDisc {
     }
 }
 
-fn is_number(data_type: &DataType) -> bool {
-    data_type.is_numeric()
+/// The type that a share has, or a list of shares; none: it is neither.
+pub(crate) fn of_share(share: &DataType) -> Option<DataType> {
+    match share {
+        number if number.is_numeric() => Some(DataType::Float64),
+        DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _)
+            if of.data_type().is_numeric() || of.data_type().is_null() =>
+        {
+            Some(list_of(&DataType::Float64))
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn list_of(values: &DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(values.clone(), true)))
+}
+
+/// A list of such values, one of them for each share; NULL if there are none.
+pub(crate) fn list(values: Vec<ScalarValue>, of: &DataType) -> Result<ScalarValue> {
+    let values = match values.is_empty() {
+        true => new_empty_array(of),
+        false => ScalarValue::iter_to_array(values)?,
+    };
+    Ok(SingleRowListArrayBuilder::new(values).build_list_scalar())
+}
+
+/// The shares that an aggregate is asked for, one or a list.
+pub(crate) fn shares(args: &AccumulatorArgs) -> Result<Vec<f64>> {
+    let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    let shares = match args.exprs.get(1).map(|shares| shares.evaluate(&nothing)) {
+        Some(Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(share))))) => Some(vec![share]),
+        Some(Ok(ColumnarValue::Scalar(ScalarValue::List(list)))) if list.is_valid(0) => {
+            list.value(0).as_primitive::<Float64Type>().iter().collect()
+        }
+        _ => None,
+    };
+    match shares {
+        Some(shares) => Ok(shares),
+        None => plan_err!("expected shares that are the same for all rows, and not NULL, as in percentile_disc(x, 0.5)"),
+    }
 }
 
 #[derive(Debug)]
-struct OnePlace {
+struct Places {
     values: Values,
-    share: Share,
+    shares: Vec<Share>,
+    /// Whether a list was asked for.
+    is_list: bool,
     is_distinct: bool,
 }
 
-impl Accumulator for OnePlace {
+impl Accumulator for Places {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.values.add(&values[0])
     }
@@ -214,7 +263,19 @@ impl Accumulator for OnePlace {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.values.at(&self.share, self.is_distinct)
+        let of = &self.values.data_type;
+        if self.is_list && self.values.rows.num_rows() == 0 {
+            return ScalarValue::try_from(&list_of(of));
+        }
+        let mut found = self.shares.iter().map(|share| self.values.at(share, self.is_distinct)).collect::<Result<Vec<_>>>()?;
+        match (self.is_list, found.pop()) {
+            (false, Some(value)) => Ok(value),
+            (false, None) => internal_err!("expected a share"),
+            (true, last) => {
+                found.extend(last);
+                list(found, of)
+            }
+        }
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -269,11 +330,7 @@ impl Accumulator for Distances {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mut values = self.values.array()?.as_primitive::<Float64Type>().values().to_vec();
-        if self.is_distinct {
-            values.sort_unstable_by(f64::total_cmp);
-            values.dedup_by(|one, other| one.total_cmp(other).is_eq());
-        }
+        let mut values = self.values.array(self.is_distinct)?.as_primitive::<Float64Type>().values().to_vec();
         let Some(middle) = median(&mut values) else { return Ok(ScalarValue::Float64(None)) };
         // NaN is larger than all other floats, with whichever sign a difference has left it.
         let distance = |value: f64| Some((value - middle).abs()).filter(|distance| !distance.is_nan()).unwrap_or(f64::NAN);

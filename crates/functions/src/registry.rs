@@ -17,14 +17,20 @@ use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use pithead_model::{Blame, Fault};
 
 use crate::bit_counts::bit_count_udf;
+use crate::extreme_floats::Side;
+use crate::formatted::formatted_udfs;
+use crate::hashed::hash_udf;
+use crate::in_steps::{Made, finish_udf, made_udaf, merge_udaf};
 use crate::list_aggregates::list_aggregates_udfs;
+use crate::listed_extremes::{FINISH, Step, listed_of_udf, listed_udaf, name};
 use crate::made_moments::made_moment_udf;
 use crate::patterns::patterns_udfs;
 use crate::product::{PRODUCT, product_udaf};
 use crate::ranked::{mad_udaf, percentile_disc_udaf};
-use crate::shapes::{self, MERGE_POWERS, POWERS, Shape, merge_powers_udaf, shape_of_udf, shape_udaf};
+use crate::shapes::Shape;
 use crate::text_measures::text_measures_udfs;
-use crate::value_counts::{self, COUNTED, MERGE_COUNTED, Of, counted_udaf, finish_udf, merge_counted_udaf};
+use crate::to_char::to_char_udf;
+use crate::value_counts::Of;
 use crate::{merge_mean_udaf, merge_var_pop_udaf};
 
 /// A function that an engine may lack.
@@ -230,34 +236,34 @@ fn own() -> Vec<Extension> {
     let scalars = text_measures_udfs()
         .chain(patterns_udfs())
         .chain(list_aggregates_udfs())
-        .chain([bit_count_udf(), made_moment_udf()])
+        .chain(formatted_udfs())
+        .chain([bit_count_udf(), hash_udf(), made_moment_udf(), to_char_udf()])
         .map(|function| Extension::scalar(function, "1"));
-    whole.chain([product]).chain(counted()).chain(shaped()).chain(scalars).collect()
+    let in_steps = in_steps::<Of>().chain(in_steps::<Shape>()).chain(listed());
+    whole.chain([product]).chain(in_steps).chain(scalars).collect()
 }
 
-/// Aggregates of how often each value was met.
-fn counted() -> Vec<Extension> {
-    let parts = Extension::aggregate(counted_udaf(COUNTED, Of::List), "1").merged_by(MERGE_COUNTED);
-    let merge = Extension::aggregate(merge_counted_udaf(), "1").merged_by(MERGE_COUNTED);
-    let finished = value_counts::FINISHED.into_iter().flat_map(|(name, finish, of)| {
-        let steps = Steps { part: COUNTED.to_owned(), finish: finish.to_owned() };
-        [Extension::aggregate(counted_udaf(name, of), "1").in_steps(steps), Extension::scalar(finish_udf(finish, of), "1")]
+/// Aggregates that are made of the same parts, what gives the parts, and what puts them together.
+fn in_steps<M: Made>() -> impl Iterator<Item = Extension> {
+    let parts = Extension::aggregate(made_udaf(M::PART, M::PARTS), "1").merged_by(M::MERGE);
+    let merge = Extension::aggregate(merge_udaf::<M>(), "1").merged_by(M::MERGE);
+    let finished = M::FINISHED.iter().flat_map(|(name, finish, made)| {
+        let steps = Steps { part: M::PART.to_owned(), finish: (*finish).to_owned() };
+        [Extension::aggregate(made_udaf(name, *made), "1").in_steps(steps), Extension::scalar(finish_udf(finish, *made), "1")]
     });
-    [parts, merge].into_iter().chain(finished).collect()
+    [parts, merge].into_iter().chain(finished)
 }
 
-/// Aggregates of powers of distances from the mean.
-fn shaped() -> Vec<Extension> {
-    let parts = Extension::aggregate(shape_udaf(POWERS, Shape::Powers), "1").merged_by(MERGE_POWERS);
-    let merge = Extension::aggregate(merge_powers_udaf(), "1").merged_by(MERGE_POWERS);
-    let finished = shapes::FINISHED.into_iter().flat_map(|(name, finish, shape)| {
-        let steps = Steps { part: POWERS.to_owned(), finish: finish.to_owned() };
-        [
-            Extension::aggregate(shape_udaf(name, shape), "1").in_steps(steps),
-            Extension::scalar(shape_of_udf(finish, shape), "1"),
-        ]
+/// The first values in an order, their parts, and what makes a list of these.
+fn listed() -> impl Iterator<Item = Extension> {
+    use Step::{Merge, Part, Whole};
+    let aggregates = [Side::Min, Side::Max].into_iter().flat_map(|side| {
+        let steps = Steps { part: name(side, Part).to_owned(), finish: FINISH.to_owned() };
+        let [whole, part, merge] = [Whole, Part, Merge].map(|step| Extension::aggregate(listed_udaf(side, step), "1"));
+        let [part, merge] = [part, merge].map(|parts| parts.merged_by(name(side, Merge)));
+        [whole.in_steps(steps), part, merge]
     });
-    [parts, merge].into_iter().chain(finished).collect()
+    aggregates.chain([Extension::scalar(listed_of_udf(), "1")])
 }
 
 #[cfg(test)]
@@ -304,8 +310,9 @@ mod tests {
         for (name, extension) in &Registry::own().functions {
             let Some(Steps { part, finish }) = &extension.steps else { continue };
             let merge = Registry::own().merging(part).unwrap().to_owned();
-            let whole = format!("SELECT g, {name}(x) FROM {rows} GROUP BY g ORDER BY g");
-            let parts = format!("SELECT g, part % 3 AS p, part, {part}(x) AS x FROM {rows} GROUP BY g, part");
+            let args = if part.starts_with("pithead_least") || part.starts_with("pithead_most") { "x, -x, 3" } else { "x" };
+            let whole = format!("SELECT g, {name}({args}) FROM {rows} GROUP BY g ORDER BY g");
+            let parts = format!("SELECT g, part % 3 AS p, part, {part}({args}) AS x FROM {rows} GROUP BY g, part");
             let rounds = format!("SELECT g, {merge}(x) AS x FROM ({parts}) GROUP BY g, p");
             let merged = format!("SELECT g, {finish}({merge}(x)) FROM ({rounds}) GROUP BY g ORDER BY g");
             let values = async |sql: &str| {
@@ -325,7 +332,7 @@ mod tests {
             }
             checked += 1;
         }
-        assert_eq!(checked, 6);
+        assert_eq!(checked, 8);
     }
 
     #[test]

@@ -4,27 +4,18 @@
 //! one-pass parallel computation of covariances and arbitrary-order statistical moments". Equal values are at no distance from their
 //! mean, wherever they were read, so that they never have a shape; sums of the values' own powers, as DuckDB has them, lose their digits.
 
-use std::mem::size_of_val;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use datafusion::logical_expr::{Accumulator, Signature, Volatility};
 
 use crate::distinct::OfDistinct;
+use crate::in_steps::{Accumulating, Kept, Made};
 use crate::value_counts::state_fields;
-use crate::wall_time::as_given;
-
-/// The aggregate that gives parts, and the one that puts them together.
-pub(crate) const POWERS: &str = "pithead_powers";
-pub(crate) const MERGE_POWERS: &str = "pithead_merge_powers";
 
 /// What is made of the powers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,29 +31,11 @@ pub(crate) enum Shape {
 }
 
 /// Each aggregate, and the function of one row that makes its result of the parts put together.
-pub(crate) const FINISHED: [(&str, &str, Shape); 3] = [
+const FINISHED: [(&str, &str, Shape); 3] = [
     ("skewness", "pithead_skewness_of", Shape::Skewness),
     ("kurtosis", "pithead_kurtosis_of", Shape::Kurtosis),
     ("kurtosis_pop", "pithead_kurtosis_pop_of", Shape::KurtosisPop),
 ];
-
-/// Such an aggregate of a column's values. NULLs do not count.
-pub(crate) fn shape_udaf(name: &'static str, shape: Shape) -> AggregateUDF {
-    let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-    AggregateUDF::new_from_impl(Shaped { name, shape, is_of_parts: false, signature })
-}
-
-/// What puts parts together.
-pub(crate) fn merge_powers_udaf() -> AggregateUDF {
-    let signature = Signature::exact(vec![parts()], Volatility::Immutable);
-    AggregateUDF::new_from_impl(Shaped { name: MERGE_POWERS, shape: Shape::Powers, is_of_parts: true, signature })
-}
-
-/// What makes a result of parts that were put together.
-pub(crate) fn shape_of_udf(name: &'static str, shape: Shape) -> ScalarUDF {
-    let signature = Signature::exact(vec![parts()], Volatility::Immutable);
-    ScalarUDF::new_from_impl(Finish { name, shape, signature })
-}
 
 /// The type of a part.
 fn parts() -> DataType {
@@ -71,7 +44,7 @@ fn parts() -> DataType {
 
 /// Count and mean of some values, and sums of powers of their distances from the mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Powers {
+pub(crate) struct Powers {
     count: f64,
     mean: f64,
     second: f64,
@@ -87,7 +60,7 @@ impl Powers {
     }
 
     /// The powers of both sets of values together.
-    fn merge(self, other: Powers) -> Powers {
+    fn and(self, other: Powers) -> Powers {
         if self.count == 0.0 || other.count == 0.0 {
             return if self.count == 0.0 { other } else { self };
         }
@@ -132,7 +105,7 @@ impl Powers {
         powers.collect()
     }
 
-    fn result(self, shape: Shape) -> ScalarValue {
+    fn shape(self, shape: Shape) -> ScalarValue {
         let n = self.count;
         let (variance, third, fourth) = (self.second / n, self.third / n, self.fourth / n);
         let values_min = match shape {
@@ -153,108 +126,76 @@ impl Powers {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Shaped {
-    name: &'static str,
-    shape: Shape,
-    /// Whether it is given parts rather than values.
-    is_of_parts: bool,
-    signature: Signature,
-}
+impl Made for Shape {
+    type Kept = Powers;
 
-impl AggregateUDFImpl for Shaped {
-    fn name(&self) -> &str {
-        self.name
+    const PART: &'static str = "pithead_powers";
+    const MERGE: &'static str = "pithead_merge_powers";
+    const PARTS: Self = Shape::Powers;
+    const FINISHED: &'static [(&'static str, &'static str, Self)] = &FINISHED;
+
+    fn signature(is_of_parts: bool) -> Signature {
+        Signature::exact(vec![if is_of_parts { parts() } else { DataType::Float64 }], Volatility::Immutable)
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
+    fn of_column(column: &DataType, _is_of_parts: bool) -> Result<&DataType> {
+        Ok(column)
     }
 
-    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(if self.shape == Shape::Powers { parts() } else { DataType::Float64 })
+    fn result(self, _values: &DataType) -> DataType {
+        if self == Shape::Powers { parts() } else { DataType::Float64 }
     }
 
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        match args.is_distinct {
-            true => state_fields(args.name, args.input_fields[0].data_type()),
-            false => Ok(vec![Arc::new(Field::new(format_state_name(args.name, "powers"), parts(), true))]),
+    fn of_parts(self, parts: &ArrayRef) -> Result<ArrayRef> {
+        let shapes = Powers::of_parts(parts)?.into_iter().map(|powers| match powers.shape(self) {
+            ScalarValue::Float64(shape) => shape,
+            _ => None,
+        });
+        Ok(Arc::new(shapes.collect::<Float64Array>()))
+    }
+
+    fn state_fields(name: &str, values: &DataType, is_distinct: bool) -> Result<Vec<FieldRef>> {
+        match is_distinct {
+            true => state_fields(name, values),
+            false => Ok(vec![Arc::new(Field::new(format_state_name(name, "powers"), parts(), true))]),
         }
     }
 
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let none = Shaping { powers: Powers::default(), shape: self.shape, is_of_parts: self.is_of_parts };
-        match args.is_distinct {
-            true => Ok(Box::new(OfDistinct::new(args.expr_fields[0].data_type(), none)?)),
+    fn accumulator(self, values: &DataType, is_of_parts: bool, is_distinct: bool) -> Result<Box<dyn Accumulator>> {
+        let none = Accumulating { kept: Powers::default(), made: self, is_of_parts };
+        match is_distinct {
+            true => Ok(Box::new(OfDistinct::new(values, none)?)),
             false => Ok(Box::new(none)),
         }
     }
 }
 
-#[derive(Clone, Debug)]
-struct Shaping {
-    powers: Powers,
-    shape: Shape,
-    is_of_parts: bool,
-}
-
-impl Accumulator for Shaping {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        if self.is_of_parts {
-            return self.merge_batch(values);
-        }
-        let values = values[0].as_primitive::<Float64Type>().iter().flatten();
-        self.powers = values.fold(self.powers, |powers, value| powers.merge(Powers::one(value)));
+impl Kept<Shape> for Powers {
+    fn update(&mut self, values: &ArrayRef) -> Result<()> {
+        let values = values.as_primitive::<Float64Type>().iter().flatten();
+        *self = values.fold(*self, |powers, value| powers.and(Powers::one(value)));
         Ok(())
     }
 
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.powers = Powers::of_parts(&states[0])?.into_iter().fold(self.powers, Powers::merge);
+    fn merge_parts(&mut self, parts: &ArrayRef) -> Result<()> {
+        *self = Powers::of_parts(parts)?.into_iter().fold(*self, Powers::and);
         Ok(())
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(self.powers.result(self.shape))
+    fn merge(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.merge_parts(&states[0])
     }
 
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.powers.list()])
+    fn state(&self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.list()])
+    }
+
+    fn result(&self, shape: Shape) -> Result<ScalarValue> {
+        Ok(self.shape(shape))
     }
 
     fn size(&self) -> usize {
-        size_of_val(self)
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Finish {
-    name: &'static str,
-    shape: Shape,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Finish {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [parts] = args.args.as_slice() else { return internal_err!("expected one argument") };
-        let is_scalar = matches!(parts, ColumnarValue::Scalar(_));
-        let powers = Powers::of_parts(&parts.to_array(if is_scalar { 1 } else { args.number_rows })?)?;
-        let shapes = powers.into_iter().map(|powers| match powers.result(self.shape) {
-            ScalarValue::Float64(shape) => shape,
-            _ => None,
-        });
-        as_given(Arc::new(shapes.collect::<Float64Array>()), is_scalar)
+        0
     }
 }
 
@@ -266,11 +207,11 @@ mod tests {
     use crate::moments::tests::near;
 
     fn of(values: &[f64]) -> Powers {
-        values.iter().fold(Powers::default(), |powers, value| powers.merge(Powers::one(*value)))
+        values.iter().fold(Powers::default(), |powers, value| powers.and(Powers::one(*value)))
     }
 
     fn shape(values: &[f64], shape: Shape) -> Option<f64> {
-        match of(values).result(shape) {
+        match of(values).shape(shape) {
             ScalarValue::Float64(value) => value,
             other => panic!("expected a float, got {other}"),
         }
@@ -300,12 +241,12 @@ mod tests {
     #[test]
     fn parts_travel_as_lists() {
         let parts = [of(&[1.0, 2.0]), of(&[]), of(&[9.0])].map(|powers| powers.list().to_array().unwrap());
-        let mut whole = Shaping { powers: Powers::default(), shape: Shape::Powers, is_of_parts: true };
+        let mut whole = Accumulating { kept: Powers::default(), made: Shape::Powers, is_of_parts: true };
         for part in &parts {
             whole.update_batch(std::slice::from_ref(part)).unwrap();
         }
         let merged = Powers::of_parts(&whole.evaluate().unwrap().to_array().unwrap()).unwrap();
-        assert_eq!(merged, [of(&[1.0, 2.0]).merge(of(&[9.0]))]);
+        assert_eq!(merged, [of(&[1.0, 2.0]).and(of(&[9.0]))]);
         let short: ArrayRef =
             Arc::new(SingleRowListArrayBuilder::new(Arc::new(Float64Array::from(vec![1.0]))).build_list_array());
         assert!(Powers::of_parts(&short).is_err());
@@ -319,7 +260,7 @@ mod tests {
         ) {
             let whole: Vec<f64> = left.iter().chain(&right).copied().collect();
             prop_assume!(!whole.is_empty());
-            let (merged, wanted) = (of(&left).merge(of(&right)), brute(&whole));
+            let (merged, wanted) = (of(&left).and(of(&right)), brute(&whole));
             // Powers of either sign may cancel each other: what is left is near, by the size of what was added.
             let is_near = |one: f64, other: f64, size: f64| (one - other).abs() <= 1e-9 * (1.0 + size);
             prop_assert!(is_near(merged.mean, wanted.mean, 1e2), "{merged:?} for {wanted:?}");
@@ -331,7 +272,7 @@ mod tests {
         #[test]
         fn equal_values_have_no_shape(value in any::<f64>(), left in 1usize..9, right in 1usize..9) {
             prop_assume!(value.is_finite());
-            let merged = of(&vec![value; left]).merge(of(&vec![value; right]));
+            let merged = of(&vec![value; left]).and(of(&vec![value; right]));
             prop_assert_eq!(merged, Powers { count: (left + right) as f64, mean: value, ..Powers::default() });
         }
     }

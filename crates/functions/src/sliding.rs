@@ -137,7 +137,9 @@ fn sliding(call: &WindowFunction, schema: &DFSchema) -> Option<Arc<AggregateUDF>
     let WindowFunctionParams { args, window_frame, distinct, .. } = &call.params;
     let slides = !matches!(&window_frame.start_bound, WindowFrameBound::Preceding(value) if value.is_null());
     let is_nested = args.iter().any(|arg| arg.get_type(schema).is_ok_and(|of| of.is_nested()));
-    let is_known = !distinct && !is_nested && ["sum", "avg", "count", "min", "max"].contains(&function.name());
+    // `min(x, n)` is a list.
+    let is_one = args.len() == 1 || function.name() == "count";
+    let is_known = !distinct && !is_nested && is_one && ["sum", "avg", "count", "min", "max"].contains(&function.name());
     (slides && !is_known && function.inner().downcast_ref::<Anew>().is_none()).then(|| Arc::clone(function))
 }
 

@@ -38,6 +38,7 @@ use crate::read_moments::read_moments_udfs;
 use crate::ready_to_run::ReadyPlanner;
 use crate::rules::{analyzer_rules, optimizer_rules, physical_optimizer_rules};
 use crate::series::series_udfs;
+use crate::signed_counts::{signed_udafs, signed_udfs};
 use crate::split_texts::split_udf;
 use crate::spread::spread_udafs;
 use crate::text_places::TextPlaces;
@@ -105,7 +106,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     for aggregate in checked.into_iter().chain(ordered_udafs()) {
         context.register_udaf(aggregate.as_ref().clone());
     }
-    spread_udafs().into_iter().for_each(|aggregate| context.register_udaf(aggregate));
+    spread_udafs().into_iter().chain(signed_udafs()).for_each(|aggregate| context.register_udaf(aggregate));
     counted_rows_udwfs().for_each(|function| context.register_udwf(function));
     context.register_udf(named_cast_udf());
     context.register_udf(merged_key_udf());
@@ -127,6 +128,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .chain(read_moments_udfs())
         .chain(moment_parts_udfs())
         .chain(planned_udfs())
+        .chain(signed_udfs())
         .chain(crate::whole_decimals::whole_decimals_udfs())
         .for_each(|function| context.register_udf(function));
     options.functions.register(&context);

@@ -4,30 +4,26 @@
 //! and a function of one row makes the result of them.
 
 use std::collections::HashMap;
-use std::mem::{size_of, size_of_val};
+use std::mem::size_of;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, MapArray, StructArray, UInt64Array, new_empty_array};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::cast;
+use arrow::compute::{cast, concat};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, UInt64Type};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err, plan_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
+use datafusion::logical_expr::{Accumulator, Signature, Volatility};
 
+use crate::in_steps::{Accumulating, Kept, Made};
 use crate::one_value::canonical;
-use crate::wall_time::as_given;
 
 /// The aggregate that gives parts: each value of a group, and how often it was met.
 pub const COUNTED: &str = "pithead_counted";
 /// The aggregate that puts them together.
-pub(crate) const MERGE_COUNTED: &str = "pithead_merge_counted";
+const MERGE_COUNTED: &str = "pithead_merge_counted";
 
 /// What is made of how often each value was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,27 +39,11 @@ pub(crate) enum Of {
 }
 
 /// Each aggregate, and the function of one row that makes its result of the parts put together.
-pub(crate) const FINISHED: [(&str, &str, Of); 3] = [
+const FINISHED: [(&str, &str, Of); 3] = [
     ("mode", "pithead_mode_of", Of::Mode),
     ("entropy", "pithead_entropy_of", Of::Entropy),
     ("histogram", "pithead_histogram_of", Of::Histogram),
 ];
-
-/// Such an aggregate of a column's values. NULLs do not count.
-pub(crate) fn counted_udaf(name: &'static str, of: Of) -> AggregateUDF {
-    AggregateUDF::new_from_impl(Counted { name, of, is_of_parts: false, signature: Signature::any(1, Volatility::Immutable) })
-}
-
-/// What puts parts together.
-pub(crate) fn merge_counted_udaf() -> AggregateUDF {
-    let signature = Signature::any(1, Volatility::Immutable);
-    AggregateUDF::new_from_impl(Counted { name: MERGE_COUNTED, of: Of::List, is_of_parts: true, signature })
-}
-
-/// What makes a result of parts that were put together.
-pub(crate) fn finish_udf(name: &'static str, of: Of) -> ScalarUDF {
-    ScalarUDF::new_from_impl(Finish { name, of, signature: Signature::any(1, Volatility::Immutable) })
-}
 
 /// The fields of a value, and of how often it was met.
 fn fields(values: &DataType) -> Fields {
@@ -76,7 +56,39 @@ fn entry_fields(values: &DataType) -> Fields {
 }
 
 impl Of {
-    /// The type of the result for values of a type.
+    /// The type of the values of which the result has this type; none: the type of a result does not say.
+    fn values(result: &DataType) -> Option<&DataType> {
+        let DataType::List(items) = result else { return None };
+        match items.data_type() {
+            DataType::Struct(fields) => fields.first().map(|field| field.data_type()),
+            _ => None,
+        }
+    }
+}
+
+impl Made for Of {
+    type Kept = Counts;
+
+    const PART: &'static str = COUNTED;
+    const MERGE: &'static str = MERGE_COUNTED;
+    const PARTS: Self = Of::List;
+    const FINISHED: &'static [(&'static str, &'static str, Self)] = &FINISHED;
+
+    fn signature(_is_of_parts: bool) -> Signature {
+        Signature::any(1, Volatility::Immutable)
+    }
+
+    fn of_column(column: &DataType, is_of_parts: bool) -> Result<&DataType> {
+        match column {
+            parts if is_of_parts => match Of::values(parts) {
+                Some(values) => Ok(values),
+                None => plan_err!("{MERGE_COUNTED} expects values and their counts, and {parts} was given"),
+            },
+            DataType::Dictionary(_, values) => Ok(values),
+            values => Ok(values),
+        }
+    }
+
     fn result(self, values: &DataType) -> DataType {
         match self {
             Of::Mode => values.clone(),
@@ -89,68 +101,34 @@ impl Of {
         }
     }
 
-    /// The type of the values of which the result has this type; none: the type of a result does not say.
-    fn values(result: &DataType) -> Option<&DataType> {
-        let DataType::List(items) = result else { return None };
-        match items.data_type() {
-            DataType::Struct(fields) => fields.first().map(|field| field.data_type()),
-            _ => None,
-        }
-    }
-}
-
-/// The type of the values that are counted in a column.
-fn of_column(column: &DataType, is_of_parts: bool) -> Result<&DataType> {
-    match column {
-        parts if is_of_parts => match Of::values(parts) {
-            Some(values) => Ok(values),
-            None => plan_err!("{MERGE_COUNTED} expects values and their counts, and {parts} was given"),
-        },
-        DataType::Dictionary(_, values) => Ok(values),
-        values => Ok(values),
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Counted {
-    name: &'static str,
-    of: Of,
-    /// Whether it is given parts rather than values.
-    is_of_parts: bool,
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Counted {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [column] => Ok(self.of.result(of_column(column, self.is_of_parts)?)),
-            _ => exec_err!("{} takes one argument, not {}", self.name, types.len()),
-        }
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        match self.of {
+    fn of_nothing(self, data_type: &DataType) -> Result<ScalarValue> {
+        match self {
             Of::Entropy => Ok(ScalarValue::from(0.0)),
             _ => ScalarValue::try_from(data_type),
         }
     }
 
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        state_fields(args.name, of_column(args.input_fields[0].data_type(), self.is_of_parts)?)
+    fn of_parts(self, parts: &ArrayRef) -> Result<ArrayRef> {
+        let values = Of::of_column(parts.data_type(), true)?;
+        let results = (0..parts.len()).map(|row| {
+            let mut counts = Counts::new(values, false)?;
+            counts.merge_parts(&parts.slice(row, 1))?;
+            counts.row(self)
+        });
+        let results = results.collect::<Result<Vec<_>>>()?;
+        let results: Vec<&dyn Array> = results.iter().map(|result| result.as_ref()).collect();
+        match results.is_empty() {
+            true => Ok(new_empty_array(&self.result(values))),
+            false => Ok(concat(&results)?),
+        }
     }
 
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let values = of_column(args.expr_fields[0].data_type(), self.is_of_parts)?;
-        let counts = Counts::new(values, args.is_distinct)?;
-        Ok(Box::new(Counting { counts, of: self.of, is_of_parts: self.is_of_parts }))
+    fn state_fields(name: &str, values: &DataType, _is_distinct: bool) -> Result<Vec<FieldRef>> {
+        state_fields(name, values)
+    }
+
+    fn accumulator(self, values: &DataType, is_of_parts: bool, is_distinct: bool) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Accumulating { kept: Counts::new(values, is_distinct)?, made: self, is_of_parts }))
     }
 }
 
@@ -161,38 +139,6 @@ pub(crate) fn state_fields(name: &str, values: &DataType) -> Result<Vec<FieldRef
         Arc::new(Field::new(format_state_name(name, column), list, true))
     };
     Ok(vec![list("values", values.clone()), list("counts", DataType::UInt64)])
-}
-
-#[derive(Debug)]
-struct Counting {
-    counts: Counts,
-    of: Of,
-    is_of_parts: bool,
-}
-
-impl Accumulator for Counting {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        match self.is_of_parts {
-            true => self.counts.merge_parts(&values[0]),
-            false => self.counts.update(&values[0]),
-        }
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.counts.merge(states)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        ScalarValue::try_from_array(&self.counts.result(self.of)?, 0)
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.counts.state()
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.counts.size()
-    }
 }
 
 /// How often each value was met. Values are bytes that compare as the values do.
@@ -235,34 +181,6 @@ impl Counts {
         Ok(())
     }
 
-    /// Adds a column's values.
-    pub(crate) fn update(&mut self, values: &ArrayRef) -> Result<()> {
-        match values.data_type() == &self.data_type {
-            true => self.add(values, |_| 1),
-            false => self.add(&cast(values, &self.data_type)?, |_| 1),
-        }
-    }
-
-    /// Adds what states have.
-    pub(crate) fn merge(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let [values, counts] = states else { return Err(internal_datafusion_err!("expected values and counts")) };
-        let lists = values.as_list::<i32>().iter().zip(counts.as_list::<i32>().iter());
-        for (values, counts) in lists {
-            let (Some(values), Some(counts)) = (values, counts) else { continue };
-            self.add_counted(&values, &counts)?;
-        }
-        Ok(())
-    }
-
-    /// Adds what parts have.
-    fn merge_parts(&mut self, parts: &ArrayRef) -> Result<()> {
-        for part in parts.as_list::<i32>().iter().flatten() {
-            let part = part.as_struct();
-            self.add_counted(part.column(0), part.column(1))?;
-        }
-        Ok(())
-    }
-
     fn add_counted(&mut self, values: &ArrayRef, counts: &ArrayRef) -> Result<()> {
         let counts = counts.as_primitive::<UInt64Type>();
         if counts.len() != values.len() {
@@ -291,17 +209,8 @@ impl Counts {
         self.array(self.counts.keys())
     }
 
-    pub(crate) fn state(&self) -> Result<Vec<ScalarValue>> {
-        let counts: ArrayRef = Arc::new(UInt64Array::from_iter_values(self.counts.values().copied()));
-        Ok([self.values()?, counts].map(|list| SingleRowListArrayBuilder::new(list).build_list_scalar()).into())
-    }
-
-    pub(crate) fn size(&self) -> usize {
-        self.converter.size() + self.bytes
-    }
-
     /// The one row of a result.
-    fn result(&self, of: Of) -> Result<ArrayRef> {
+    fn row(&self, of: Of) -> Result<ArrayRef> {
         match of {
             Of::Mode => match self.counts.iter().max_by(|one, other| one.1.cmp(other.1).then_with(|| other.0.cmp(one.0))) {
                 Some((value, _)) => self.array([value].into_iter()),
@@ -342,60 +251,60 @@ impl Counts {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Finish {
-    name: &'static str,
-    of: Of,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Finish {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [parts] => Ok(self.of.result(of_column(parts, true)?)),
-            _ => plan_err!("{} takes one argument", self.name),
+impl Kept<Of> for Counts {
+    fn update(&mut self, values: &ArrayRef) -> Result<()> {
+        match values.data_type() == &self.data_type {
+            true => self.add(values, |_| 1),
+            false => self.add(&cast(values, &self.data_type)?, |_| 1),
         }
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [parts] = args.args.as_slice() else { return Err(internal_datafusion_err!("expected one argument")) };
-        let is_scalar = matches!(parts, ColumnarValue::Scalar(_));
-        let parts = parts.to_array(if is_scalar { 1 } else { args.number_rows })?;
-        let values = of_column(parts.data_type(), true)?;
-        let results = (0..parts.len()).map(|row| {
-            let mut counts = Counts::new(values, false)?;
-            counts.merge_parts(&parts.slice(row, 1))?;
-            counts.result(self.of)
-        });
-        let results = results.collect::<Result<Vec<_>>>()?;
-        let results: Vec<&dyn Array> = results.iter().map(|result| result.as_ref()).collect();
-        match results.is_empty() {
-            true => Ok(ColumnarValue::Array(new_empty_array(&self.of.result(values)))),
-            false => as_given(arrow::compute::concat(&results)?, is_scalar),
+    fn merge_parts(&mut self, parts: &ArrayRef) -> Result<()> {
+        for part in parts.as_list::<i32>().iter().flatten() {
+            let part = part.as_struct();
+            self.add_counted(part.column(0), part.column(1))?;
         }
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let [values, counts] = states else { return Err(internal_datafusion_err!("expected values and counts")) };
+        let lists = values.as_list::<i32>().iter().zip(counts.as_list::<i32>().iter());
+        for (values, counts) in lists {
+            let (Some(values), Some(counts)) = (values, counts) else { continue };
+            self.add_counted(&values, &counts)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Result<Vec<ScalarValue>> {
+        let counts: ArrayRef = Arc::new(UInt64Array::from_iter_values(self.counts.values().copied()));
+        Ok([self.values()?, counts].map(|list| SingleRowListArrayBuilder::new(list).build_list_scalar()).into())
+    }
+
+    fn result(&self, of: Of) -> Result<ScalarValue> {
+        ScalarValue::try_from_array(&self.row(of)?, 0)
+    }
+
+    fn size(&self) -> usize {
+        self.converter.size() + self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, Int64Array, StringArray};
+    use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
     use super::*;
+    use crate::in_steps::finish_udf;
 
     fn strings(values: &[Option<&str>]) -> ArrayRef {
         Arc::new(StringArray::from(values.to_vec()))
     }
 
-    fn counting(of: Of, is_of_parts: bool) -> Counting {
-        Counting { counts: Counts::new(&DataType::Utf8, false).unwrap(), of, is_of_parts }
+    fn counting(of: Of, is_of_parts: bool) -> Accumulating<Of> {
+        Accumulating { kept: Counts::new(&DataType::Utf8, false).unwrap(), made: of, is_of_parts }
     }
 
     fn finished(of: Of, parts: ArrayRef) -> ScalarValue {
@@ -443,7 +352,7 @@ mod tests {
         let mut counts = Counts::new(&DataType::Float64, false).unwrap();
         let values: ArrayRef = Arc::new(Float64Array::from(vec![7.0, 0.0, 7.0, -0.0, f64::NAN, 9.0]));
         counts.update(&values).unwrap();
-        assert_eq!(ScalarValue::try_from_array(&counts.result(Of::Mode).unwrap(), 0).unwrap(), ScalarValue::from(0.0));
+        assert_eq!(counts.result(Of::Mode).unwrap(), ScalarValue::from(0.0));
         assert_eq!(counts.len(), 4);
     }
 

@@ -377,8 +377,10 @@ fn fill(types: &mut [Option<FieldRef>], plan: &LogicalPlan) {
             Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                 if let [list, item] = function.args.as_slice() {
                     let schema = merge_schema(&node.inputs());
-                    if let Ok(of) = item.get_type(&schema) {
-                        tell(list, &Arc::new(Field::new("list", DataType::new_list(of, true), true)));
+                    if let Ok((_, of)) = item.to_field(&schema) {
+                        let marks = of.extension_type_name().map(|_| of.metadata().clone()).unwrap_or_default();
+                        let of = Field::new_list_field(of.data_type().clone(), true).with_metadata(marks);
+                        tell(list, &Arc::new(Field::new("list", DataType::List(Arc::new(of)), true)));
                     }
                     if let Ok(DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _)) =
                         list.get_type(&schema)

@@ -502,8 +502,13 @@ impl Session {
         made: Option<&DatasetName>,
         parameters: &Parameters,
     ) -> Result<(Query, LogicalPlan), Fault> {
-        let (query, _) = self.query_over(snapshot, made.cloned(), parameters)?;
-        let plan = aside_waiting(is_long(statement), writing::planned(&query.state, statement.clone())).await?;
+        let (query, _) = self.query_over(Arc::clone(&snapshot), made.cloned(), parameters)?;
+        let domain = self.domain();
+        let planning = async {
+            let statement = writing::with_uuids(statement.clone(), &snapshot, &domain);
+            writing::planned(&query.state, statement).await
+        };
+        let plan = aside_waiting(is_long(statement), planning).await?;
         Ok((query, plan))
     }
 

@@ -13,6 +13,7 @@ mod marking;
 mod merging;
 mod planning;
 mod returning;
+mod uuid_texts;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
 pub(crate) use planning::planned;
 pub(crate) use returning::{Returned, check_returning, take_returning};
+pub(crate) use uuid_texts::with_uuids;
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;

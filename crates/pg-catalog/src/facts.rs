@@ -153,11 +153,6 @@ pub trait ConnectionFacts: Send + Sync {
         false
     }
 
-    /// The columns of the table that its statement writes, where texts that it writes may be UUIDs.
-    fn written(&self) -> Option<SchemaRef> {
-        None
-    }
-
     /// What it has prepared.
     fn prepared(&self) -> Vec<PreparedFacts> {
         Vec::new()

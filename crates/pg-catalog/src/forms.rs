@@ -1,8 +1,8 @@
 //! Forms of single expressions that only PostgreSQL has.
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, ObjectName, Value, ValueWithSpan,
+    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Value, ValueWithSpan,
 };
 
 use crate::syntax::{called, folded, literal, parts};
@@ -200,6 +200,59 @@ pub(crate) fn numbered_list(inner: &mut Expr, of: &str) -> Option<Expr> {
         }
     }
     Some(called(names, vec![inner.clone()]))
+}
+
+/// The members of a list that is written out, each of them a constant or a parameter. None: it is another list, or has no members.
+pub(crate) fn members(list: &Expr) -> Option<Vec<Expr>> {
+    fn is_constant(member: &Expr) -> bool {
+        match member {
+            Expr::Value(_) => true,
+            Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } | Expr::Cast { expr: inner, .. } => is_constant(inner),
+            _ => false,
+        }
+    }
+    let members: Vec<Expr> = match list {
+        Expr::Nested(inner) => return members(inner),
+        Expr::Array(array) => array.elem.clone(),
+        Expr::Function(function) if parts(&function.name) == ["make_array"] => {
+            arguments(function)?.into_iter().cloned().collect()
+        }
+        _ => return None,
+    };
+    (!members.is_empty() && members.iter().all(is_constant)).then_some(members)
+}
+
+/// The arguments of a call, which have no names.
+fn arguments(function: &Function) -> Option<Vec<&Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let arguments = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    arguments.collect()
+}
+
+/// A list that is cast to identifiers, with a cast at each of its members instead: the engine casts no lists of texts so. None: it is
+/// empty, or its members are not written out.
+pub(crate) fn uuids(list: &Expr) -> Option<Expr> {
+    let cast = |member: &Expr| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(member.clone()),
+        data_type: DataType::Uuid,
+        array: false,
+        format: None,
+    };
+    match list {
+        Expr::Nested(inner) => uuids(inner),
+        Expr::Array(array) if !array.elem.is_empty() && !array.elem.iter().any(|member| matches!(member, Expr::Array(_))) => {
+            Some(Expr::Array(Array { elem: array.elem.iter().map(cast).collect(), named: array.named }))
+        }
+        Expr::Function(function) if parts(&function.name) == ["make_array"] => {
+            let members = arguments(function).filter(|members| !members.is_empty())?;
+            Some(called("make_array", members.into_iter().map(cast).collect()))
+        }
+        _ => None,
+    }
 }
 
 /// Whether it is the number of the table that a row of the catalogue is in.

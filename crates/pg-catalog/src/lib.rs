@@ -12,12 +12,14 @@ mod forms;
 mod functions;
 mod identifiers;
 mod information;
+mod interval_texts;
 mod known;
 mod names;
 mod procedures;
 mod reserved;
 mod rewrite;
 mod rights;
+mod row_values;
 mod rows;
 mod sets;
 mod settings;
@@ -27,7 +29,6 @@ mod subqueries;
 mod syntax;
 mod tables;
 mod types;
-mod written;
 mod zones;
 
 pub use facts::{
@@ -36,6 +37,7 @@ pub use facts::{
 };
 pub use formatting::quoted;
 pub use functions::{functions, is_of_snapshot};
+pub use interval_texts::interval_in_units;
 pub use rewrite::{floats, rewrite};
 pub use settings::{BLOCK_WRITES, ISOLATIONS, SETTINGS, Setting, setting};
 pub use tables::table;

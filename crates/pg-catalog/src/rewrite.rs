@@ -11,11 +11,11 @@ use pithead_syntax::{expressions_mut, relations_mut, walk_mut};
 
 use crate::factors::Factors;
 use crate::facts::ConnectionFacts;
+use crate::interval_texts::interval_in_units;
 use crate::sets::Sets;
 use crate::subqueries::{alone, of_path, of_subquery, without_rows};
 use crate::syntax::{called, is_placeholder, listed, literal, parts};
-use crate::written::read_uuids;
-use crate::{PG_CATALOG, forms, information, names, tables};
+use crate::{PG_CATALOG, forms, information, names, row_values, tables};
 
 /// Rewrites a statement of a connection in place.
 pub fn rewrite(statement: &mut Statement, connection: &dyn ConnectionFacts) {
@@ -31,9 +31,6 @@ pub fn rewrite(statement: &mut Statement, connection: &dyn ConnectionFacts) {
     names::qualify(statement, &path.elsewhere);
     let _ = walk_mut(statement, &mut Factors { names_columns: connection.names_results() });
     let _ = walk_mut(statement, &mut Sets);
-    if let Some(columns) = connection.written() {
-        read_uuids(statement, &columns);
-    }
     let known = Known { of_catalog, schemas: path.domains.len().max(1), connection };
     if let Sql::CreateTable(create) = statement.as_mut() {
         create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
@@ -87,7 +84,13 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
                 forms::function_number(left, op, right);
             }
             let kind = of_catalog.then(|| forms::kind_of_type(left, op, right)).flatten();
-            if let Some(value) = kind.map(forms::boolean).or_else(|| forms::place_compared(left, op, right)) {
+            let known = kind.map(forms::boolean).or_else(|| forms::place_compared(left, op, right));
+            if let Some(value) = known.or_else(|| row_values::compared(left, op, right)) {
+                *expr = value;
+            }
+        }
+        Expr::InList { expr: inner, list, negated } => {
+            if let Some(value) = row_values::among(inner, list, *negated) {
                 *expr = value;
             }
         }
@@ -104,15 +107,7 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
                 *expr = field;
             }
         }
-        Expr::AnyOp { compare_op, right, .. } | Expr::AllOp { compare_op, right, .. } => {
-            operator(compare_op);
-            if let Some(list) = literal(right).as_deref().and_then(array) {
-                **right = list;
-            } else if of_catalog && is_placeholder(right) {
-                // Its type is not told, and a client may give it as text.
-                **right = called("text_array", vec![(**right).clone()]);
-            }
-        }
+        Expr::AnyOp { .. } | Expr::AllOp { .. } => with_list(expr, of_catalog),
         Expr::Function(function) => {
             if let Some(other) = meant(function, known) {
                 *expr = other;
@@ -133,6 +128,7 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
             }
         }
         Expr::Cast { .. } => casted(expr),
+        Expr::Interval(interval) if interval.leading_field.is_none() => in_units(&mut interval.value),
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) if of_catalog && forms::is_number_of_table(expr) => {
             *expr = forms::no_number();
         }
@@ -146,11 +142,38 @@ fn expression(expr: &mut Expr, known: Known<'_>) {
     }
 }
 
+/// A comparison with the values of a list. `= ANY` and `<> ALL` of one that is written out are IN and NOT IN.
+fn with_list(expr: &mut Expr, of_catalog: bool) {
+    let (Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right }) = expr else { return };
+    operator(compare_op);
+    if let Some(list) = literal(right).as_deref().and_then(array) {
+        **right = list;
+    } else if of_catalog && is_placeholder(right) {
+        // Its type is not told, and a client may give it as text.
+        **right = called("text_array", vec![taken(right)]);
+    }
+    let (left, op, members) = (taken(left), compare_op.clone(), forms::members(right));
+    match (&mut *expr, op, members) {
+        (Expr::AnyOp { .. }, BinaryOperator::Eq, Some(list)) => {
+            *expr = Expr::InList { expr: Box::new(left), list, negated: false };
+        }
+        (Expr::AllOp { .. }, BinaryOperator::NotEq, Some(list)) => {
+            *expr = Expr::InList { expr: Box::new(left), list, negated: true };
+        }
+        (Expr::AnyOp { left: place, .. } | Expr::AllOp { left: place, .. }, ..) => **place = left,
+        _ => {}
+    }
+}
+
 fn casted(expr: &mut Expr) {
     match expr {
         Expr::Cast { expr: inner, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
             if let Some(list) = literal(inner).as_deref().and_then(array) {
                 **inner = list;
+            }
+            if let Some(list) = forms::uuids(inner).filter(|_| **item == DataType::Uuid) {
+                *expr = list;
+                return;
             }
             if let Some(names) = type_name(item).and_then(|name| forms::numbered_list(inner, &name)) {
                 *expr = names;
@@ -160,6 +183,7 @@ fn casted(expr: &mut Expr) {
                 **item = known;
             }
         }
+        Expr::Cast { expr: inner, data_type: DataType::Interval { .. }, .. } => in_units(inner),
         Expr::Cast { expr: inner, data_type, .. } => {
             floats(data_type);
             forms::numbers_of_names(inner, data_type);
@@ -172,6 +196,13 @@ fn casted(expr: &mut Expr) {
             }
         }
         _ => {}
+    }
+}
+
+/// The text of an interval, in a form that the engine has, too.
+fn in_units(text: &mut Expr) {
+    if let Some(units) = literal(text).as_deref().and_then(interval_in_units) {
+        *text = Expr::Value(Value::SingleQuotedString(units).into());
     }
 }
 
@@ -357,16 +388,24 @@ mod tests {
                 "SELECT a::pg_catalog.text FROM information_schema.tables",
                 "SELECT a::TEXT FROM pg_catalog.information_schema_tables",
             ),
-            (
-                "SELECT a = ANY('{\"a,b\", c ,NULL,\"d\\\"e\"}') FROM t",
-                "SELECT a = ANY(make_array('a,b', 'c', NULL, 'd\"e')) FROM t",
-            ),
+            ("SELECT a = ANY('{\"a,b\", c ,NULL,\"d\\\"e\"}') FROM t", "SELECT a IN ('a,b', 'c', NULL, 'd\"e') FROM t"),
             ("SELECT a = ANY('{1,2}'::int[]) FROM t", "SELECT a = ANY(make_array('1', '2')::INT[]) FROM t"),
             ("SELECT a::float, b::float(10) FROM t", "SELECT a::DOUBLE PRECISION, b::REAL FROM t"),
             ("CREATE TABLE t (a FLOAT, b FLOAT(53))", "CREATE TABLE t (a DOUBLE PRECISION, b DOUBLE PRECISION)"),
-            ("SELECT a = ANY('{r,v}') FROM t", "SELECT a = ANY(make_array('r', 'v')) FROM t"),
+            ("SELECT a = ANY('{r,v}'), a < ANY('{r}') FROM t", "SELECT a IN ('r', 'v'), a < ANY(make_array('r')) FROM t"),
             ("SELECT a = ANY($1::oid[]) FROM t", "SELECT a = ANY($1::BIGINT[]) FROM t"),
-            ("SELECT a <> ALL ('{r}') FROM t", "SELECT a <> ALL(make_array('r')) FROM t"),
+            (
+                "SELECT a = ANY('{b,c}'::uuid[]), a = ANY('{}') FROM t",
+                "SELECT a IN ('b'::UUID, 'c'::UUID), a = ANY(make_array()) FROM t",
+            ),
+            (
+                "SELECT a = ANY(ARRAY['b'::uuid, 'c', $1, b]), a = ANY(ARRAY[-1, $1]) FROM t",
+                "SELECT a = ANY(ARRAY['b'::UUID, 'c', $1, b]), a IN (-1, $1) FROM t",
+            ),
+            ("SELECT ARRAY[a, $1]::uuid[], $1::uuid[] FROM t", "SELECT ARRAY[a::UUID, $1::UUID], $1::UUID[] FROM t"),
+            ("SELECT INTERVAL 'P1DT2H', '1-2'::interval", "SELECT INTERVAL '1 days 2 hours', '1 years 2 months'::INTERVAL"),
+            ("SELECT INTERVAL '1 day', INTERVAL '3' DAY", "SELECT INTERVAL '1 day', INTERVAL '3' DAY"),
+            ("SELECT a <> ALL ('{r}') FROM t", "SELECT a NOT IN ('r') FROM t"),
             (
                 "SELECT oid FROM pg_class WHERE relkind = ANY($1)",
                 "SELECT oid FROM pg_catalog.pg_class WHERE relkind = ANY(text_array($1))",

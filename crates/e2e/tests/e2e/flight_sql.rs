@@ -192,6 +192,32 @@ fn statements_that_write_are_counted_and_seen() {
 }
 
 #[test]
+fn texts_are_written_as_uuids_where_columns_are() {
+    const ID: &str = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1";
+    let folder = five_rows();
+    let front = serve(folder.path(), &["--data", "data"]);
+    block_on(async {
+        let mut client = client(&front).await;
+        let create = "CREATE TABLE u (id UUID, n INT)".to_owned();
+        client.execute_update(create, None).await.unwrap();
+        let insert = format!("INSERT INTO u VALUES ('{ID}1', 1), (NULL, 2)");
+        assert_eq!(client.execute_update(insert, None).await.unwrap(), 2);
+        assert_eq!(client.execute_update(format!("UPDATE u SET id = '{ID}2' WHERE n = 2"), None).await.unwrap(), 1);
+        let mut several = client.prepare("INSERT INTO u VALUES (?, ?)".to_owned(), None).await.unwrap();
+        for rows in [vec![3], vec![4, 5]] {
+            let ids: ArrayRef = Arc::new(StringArray::from(rows.iter().map(|n| format!("{ID}{n}")).collect::<Vec<_>>()));
+            let numbers: ArrayRef = Arc::new(Int64Array::from(rows));
+            several.set_parameters(RecordBatch::try_from_iter([("a", ids), ("b", numbers)]).unwrap()).unwrap();
+            several.execute_update().await.unwrap();
+        }
+        let found = rows(&mut client, "SELECT CAST(id AS VARCHAR) FROM u ORDER BY n").await;
+        assert_eq!(found, (1..=5).map(|n| format!("{ID}{n}")).collect::<Vec<_>>());
+        let wrong = client.execute_update("INSERT INTO u VALUES ('seven', 7)".to_owned(), None).await.unwrap_err();
+        assert!(status(wrong).message().contains("expected 32 hexadecimal digits"));
+    });
+}
+
+#[test]
 fn settings_are_headers_of_the_calls() {
     let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);

@@ -4,6 +4,7 @@
 mod bounds;
 mod catalogue;
 mod codes;
+mod forms;
 mod psql;
 mod results;
 mod scram;

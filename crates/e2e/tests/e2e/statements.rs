@@ -178,6 +178,23 @@ fn columns_of_uuids_are_made_filled_and_asked() {
         assert_eq!(text(&session, "SELECT CAST(id AS VARCHAR) FROM u WHERE n = 1").await, id(1));
         let fault = refusal(&session, "SELECT * FROM u WHERE id = 'seven'").await;
         assert!(fault.message.contains("expected 32 hexadecimal digits"), "{fault}");
+        // Texts that are written are read as they are, too.
+        for written in [
+            format!("INSERT INTO u VALUES ('{}', 90), (NULL, 91), (CAST('{}' AS UUID), 92)", id(0x90), id(0x92)),
+            format!("INSERT INTO u (n, id) SELECT 93, '{}'", id(0x93)),
+            format!("UPDATE u SET id = '{}' WHERE n = 91", id(0x91)),
+            format!("UPDATE u SET id = '{}' FROM (SELECT 92 AS k) AS s WHERE n = s.k", id(0x94)),
+            format!(
+                "MERGE INTO u USING (SELECT 95 AS k) AS s ON n = s.k WHEN NOT MATCHED THEN INSERT (n, id) VALUES (s.k, '{}')",
+                id(0x95)
+            ),
+        ] {
+            session.run(&written).await.unwrap_or_else(|fault| panic!("{written}: {fault}"));
+        }
+        let written = "SELECT n, right(CAST(id AS VARCHAR), 2) FROM u WHERE n >= 90 ORDER BY n";
+        assert_eq!(text(&session, written).await, "90 90\n91 91\n92 94\n93 93\n95 95");
+        let fault = refusal(&session, "INSERT INTO u VALUES ('seven', 7)").await;
+        assert!(fault.message.contains("expected 32 hexadecimal digits"), "{fault}");
         setup.shutdown().await;
     });
 }

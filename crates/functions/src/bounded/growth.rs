@@ -7,6 +7,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 
 use super::parts::{Sizes, VALUE_BYTES, elements, groups};
+use crate::formatted::Style;
 
 /// The most bytes of a character.
 const CHAR_BYTES: u64 = 4;
@@ -50,6 +51,8 @@ pub(crate) enum Growth {
     ElementReplacements,
     /// `to_char(moment, format)`.
     Formatted,
+    /// `format(format, ...)` and `printf(format, ...)`.
+    Written(Style),
     /// `levenshtein(text, text)`, whose result is small, but which takes as many steps as the product of both.
     Steps,
 }
@@ -73,6 +76,8 @@ impl Growth {
             "array_to_string" => Growth::Listed,
             "array_replace" | "array_replace_n" | "array_replace_all" => Growth::ElementReplacements,
             "to_char" => Growth::Formatted,
+            "format" => Growth::Written(Style::Braces),
+            "printf" => Growth::Written(Style::Percent),
             "levenshtein" => Growth::Steps,
             _ => return None,
         })
@@ -88,7 +93,7 @@ impl Growth {
         use Growth::{ElementReplacements, Formatted, Listed, PatternGroups, PatternReplacements, Replacements};
         // Steps take no memory.
         let loose = [Growth::Steps, Replacements, PatternReplacements, PatternGroups, ElementReplacements, Listed, Formatted];
-        !loose.contains(&self)
+        !(loose.contains(&self) || matches!(self, Growth::Written(_)))
     }
 
     /// The most bytes that each row of the result can take, or the most steps.
@@ -170,6 +175,7 @@ impl Growth {
                 let long = |row| Some(at(&format, row)).filter(|bytes| *bytes > FORMAT_BYTES).unwrap_or(0);
                 each(&|row| long(row).saturating_mul(FORMAT_TIMES))
             }
+            Growth::Written(style) => written(style, arguments, rows),
             Growth::Steps => {
                 let (one, other) = (bytes(0)?, bytes(1)?);
                 each(&|row| at(&one, row).saturating_mul(at(&other, row)))
@@ -183,6 +189,24 @@ impl Growth {
             }
         }
     }
+}
+
+/// The most bytes that values take in texts of a format. Each place may be that of the longest text.
+fn written(style: Style, arguments: &[ColumnarValue], rows: usize) -> Result<Vec<u64>> {
+    let [format, values @ ..] = arguments else { return Ok(vec![0; rows]) };
+    let values = values.iter().map(|value| Sizes::of(value, rows)).collect::<Result<Vec<_>>>()?;
+    let formats = format.to_array(rows)?;
+    let Some(formats) = formats.as_string_view_opt() else { return Ok(vec![0; rows]) };
+    let mut known = ("", (0, 0));
+    let each = (0..rows).map(|row| {
+        if formats.value(row) != known.0 {
+            known = (formats.value(row), style.sizes(formats.value(row)));
+        }
+        let (own, places) = known.1;
+        let longest = values.iter().map(|value| value.at(row)).max().unwrap_or(0);
+        own.saturating_add(longest.saturating_mul(places))
+    });
+    Ok(each.collect())
 }
 
 /// The most values of a series. One that goes the other way than its step is empty.

@@ -61,6 +61,11 @@ fn grown(growth: Growth, function: &ScalarFunctionExpr, parts: &[(u64, u64)]) ->
             stop.saturating_mul(VALUE_BYTES / 4)
         }
         Growth::Together => parts.iter().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add),
+        Growth::Written(style) => {
+            let (own, places) = function.args().first().and_then(text).map_or((part(0), 1), |format| style.sizes(format));
+            let longest = parts.iter().skip(1).map(|(bytes, _)| *bytes).max().unwrap_or(0);
+            own.saturating_add(longest.saturating_mul(places))
+        }
         Growth::Replacements => part(0).saturating_mul((part(2) / part(1).max(1)).max(1)),
         Growth::PatternReplacements => part(0).saturating_mul(part(2).max(1)),
         Growth::PatternGroups => part(0).saturating_mul(2),
@@ -76,6 +81,11 @@ fn grown(growth: Growth, function: &ScalarFunctionExpr, parts: &[(u64, u64)]) ->
         Growth::Formatted => part(1),
         Growth::Steps => part(0).saturating_mul(part(1)),
     }
+}
+
+/// A constant text.
+fn text(expr: &Arc<dyn PhysicalExpr>) -> Option<&str> {
+    expr.downcast_ref::<Literal>()?.value().try_as_str().flatten()
 }
 
 /// A constant count.

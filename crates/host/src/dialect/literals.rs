@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, Interval, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString, UnaryOperator, Value, Values, VisitorMut,
+    Assignment, AssignmentTarget, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, Interval, ObjectNamePart,
+    Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString,
+    UnaryOperator, Value, Values, VisitorMut,
 };
 use pithead_functions::{AT_ZONE, bytes_of_text, interval_with_units};
 use pithead_syntax::{expressions_mut, walk_mut};
@@ -146,7 +146,6 @@ fn expanded(expr: &Expr) -> Option<Expr> {
             Some(Expr::Interval(Interval { value, ..interval.clone() }))
         }
         Expr::AtTimeZone { timestamp, .. } => Some(call(AT_ZONE, [expr.clone(), timestamp.as_ref().clone()])),
-        Expr::Function(function) => to_char(function),
         _ => None,
     }
 }
@@ -287,67 +286,6 @@ fn bytes(text: &str) -> Expr {
     }
 }
 
-/// PostgreSQL's patterns of `to_char`, and the engine's for the same, the longer ones first.
-const PATTERNS: [(&str, &str); 25] = [
-    ("IYYY", "%G"),
-    ("YYYY", "%Y"),
-    ("HH24", "%H"),
-    ("HH12", "%I"),
-    ("FMMonth", "%B"),
-    ("FMDay", "%A"),
-    ("Month", "%B"),
-    ("DDD", "%j"),
-    ("Day", "%A"),
-    ("Mon", "%b"),
-    ("MON", "%b"),
-    ("AM", "%p"),
-    ("PM", "%p"),
-    ("DD", "%d"),
-    ("Dy", "%a"),
-    ("HH", "%I"),
-    ("ID", "%u"),
-    ("IW", "%V"),
-    ("MI", "%M"),
-    ("MM", "%m"),
-    ("MS", "%3f"),
-    ("SS", "%S"),
-    ("US", "%6f"),
-    ("YY", "%y"),
-    ("FM", ""),
-];
-
-/// `to_char` with a pattern of PostgreSQL's; none: it is another function, or has the engine's pattern.
-fn to_char(function: &Function) -> Option<Expr> {
-    let FunctionArguments::List(list) = &function.args else { return None };
-    let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))] = list.args.as_slice() else { return None };
-    let [name] = function.name.0.as_slice() else { return None };
-    let pattern = text_of(pattern).filter(|pattern| !pattern.contains('%'))?;
-    if !name.as_ident()?.value.eq_ignore_ascii_case("to_char") {
-        return None;
-    }
-    let (mut written, mut rest) = (String::new(), pattern);
-    while let Some(first) = rest.chars().next() {
-        // Names are written as they are to be shown; numbers in any case.
-        let is_next = |known: &str| rest.get(..known.len()).is_some_and(|next| next == known || next.to_uppercase() == known);
-        if let Some((known, own)) = PATTERNS.iter().find(|(known, _)| is_next(known)) {
-            written.push_str(own);
-            rest = &rest[known.len()..];
-        } else if let Some((text, after)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
-            written.push_str(text);
-            rest = after;
-        } else {
-            written.push(first);
-            rest = &rest[first.len_utf8()..];
-        }
-    }
-    if written == *pattern {
-        return None;
-    }
-    let mut list = list.clone();
-    list.args[1] = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(Value::SingleQuotedString(written).into())));
-    Some(Expr::Function(Function { args: FunctionArguments::List(list), ..function.clone() }))
-}
-
 /// Names results that are casts of columns as their columns, as PostgreSQL does, where no other result has that name. The planner
 /// makes the name of the table a part of it, and nothing outside of a subquery finds it.
 fn name_casts(query: &mut Query) {
@@ -439,8 +377,6 @@ mod tests {
                 "SELECT INTERVAL '1 day' AS i, '2 hours 30 minutes'::INTERVAL AS j",
             ),
             ("SELECT CAST('90' AS interval) AS i", "SELECT CAST('90 seconds' AS INTERVAL) AS i"),
-            ("SELECT to_char(t, 'YYYY-MM-DD\"T\"hh24:mi:ss.ms') AS c", "SELECT to_char(t, '%Y-%m-%dT%H:%M:%S.%3f') AS c"),
-            ("SELECT to_char(t, '%Y') AS c", "SELECT to_char(t, '%Y') AS c"),
             ("SELECT a::int, b.c::text, d FROM t", "SELECT a::INT AS a, b.c::TEXT AS c, d FROM t"),
             ("SELECT a, a::int FROM t", "SELECT a, a::INT FROM t"),
             ("SELECT *, a::int FROM t", "SELECT *, a::INT FROM t"),

@@ -65,14 +65,21 @@ const JOINED: [&str; 3] = ["group_concat", "listagg", "string_agg"];
 /// Units whose buckets begin with a month; others begin with a Monday, as in DuckDB.
 const OF_MONTHS: [&str; 5] = ["mon", "quarter", "year", "decade", "centur"];
 
+/// Aggregates that expressions call.
+const LISTED: [&str; 2] = ["pithead_least", "pithead_most"];
+
 /// Functions that are expressions, by name and number of arguments.
-pub(super) const EXPRESSIONS: [(&str, usize, &str); 58] = [
+pub(super) const EXPRESSIONS: [(&str, usize, &str); 64] = [
     ("age", 1, "pithead_age(CAST(current_date AS TIMESTAMP(6)), CAST($arg1 AS TIMESTAMP(6)))"),
     ("age", 2, "pithead_age(CAST($arg1 AS TIMESTAMP(6)), CAST($arg2 AS TIMESTAMP(6)))"),
     ("arg_max", 2, OF_MOST),
+    ("arg_max", 3, "pithead_most($arg1, $arg2, $arg3)"),
     ("arg_min", 2, OF_LEAST),
+    ("arg_min", 3, "pithead_least($arg1, $arg2, $arg3)"),
     ("argmax", 2, OF_MOST),
+    ("argmax", 3, "pithead_most($arg1, $arg2, $arg3)"),
     ("argmin", 2, OF_LEAST),
+    ("argmin", 3, "pithead_least($arg1, $arg2, $arg3)"),
     ("count_if", 1, "count(*) FILTER (WHERE $arg1)"),
     ("countif", 1, "count(*) FILTER (WHERE $arg1)"),
     ("date_add", 2, "($arg1 + $arg2)"),
@@ -98,7 +105,9 @@ pub(super) const EXPRESSIONS: [(&str, usize, &str); 58] = [
     ("last_day", 1, LAST_DAY),
     ("list_reverse_sort", 1, "array_sort($arg1, 'DESC', 'NULLS LAST')"),
     ("max_by", 2, OF_MOST),
+    ("max_by", 3, "pithead_most($arg1, $arg2, $arg3)"),
     ("min_by", 2, OF_LEAST),
+    ("min_by", 3, "pithead_least($arg1, $arg2, $arg3)"),
     ("minute", 1, "date_part('minute', $arg1)"),
     ("mod", 2, "($arg1 % $arg2)"),
     ("month", 1, "date_part('month', $arg1)"),
@@ -265,7 +274,7 @@ fn with_clauses(expanded: Expr, call: &Function) -> Option<Expr> {
 
 /// Whether the expression of a function is an aggregate.
 fn is_aggregate(function: &Function) -> bool {
-    !function.within_group.is_empty()
+    !function.within_group.is_empty() || LISTED.contains(&function.name.to_string().as_str())
 }
 
 /// PostgreSQL's `mode() WITHIN GROUP (ORDER BY x)`, which is `mode(x)`.

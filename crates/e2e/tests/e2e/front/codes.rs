@@ -7,7 +7,7 @@ use pithead_e2e::{DriveProcess, FrontProcess, RawClient};
 use super::code;
 
 /// Values that are none, or that are out of range.
-const VALUES: [(&str, &str); 40] = [
+const VALUES: [(&str, &str); 48] = [
     ("SELECT 1 / 0", "22012"),
     ("SELECT mod(id, 0) FROM t", "22012"),
     ("SELECT 9223372036854775807 + id FROM t", "22003"),
@@ -46,12 +46,20 @@ const VALUES: [(&str, &str); 40] = [
     ("SELECT sqrt(-1)", "2201F"),
     ("SELECT 1 LIMIT -1", "2201W"),
     ("SELECT 1 OFFSET -1", "2201X"),
+    ("SELECT date '2024-01-01' + 2147483647", "22008"),
+    ("SELECT make_date(2024, 2, 30)", "22008"),
+    ("SELECT make_time(25, 0, 0)", "22008"),
+    ("SELECT make_timestamp(2024, 2, 30, 0, 0, 0)", "22008"),
+    ("SELECT to_char(1, '9.9.9')", "42601"),
+    ("SELECT to_char(interval '1 day', 'Day')", "22007"),
+    ("SELECT timestamp '2024-01-01' AT TIME ZONE 'nowhere'", "22023"),
+    ("SELECT 'a' SIMILAR TO 'a' ESCAPE 'xx'", "22025"),
     ("SELECT chr(0)", "54000"),
     ("SELECT (SELECT id FROM t)", "21000"),
 ];
 
 /// Statements that cannot be right.
-const STATEMENTS: [(&str, &str); 34] = [
+const STATEMENTS: [(&str, &str); 70] = [
     ("SELEC 1", "42601"),
     ("SELECT (SELECT 1, 2)", "42601"),
     ("SELECT 1 UNION SELECT 1, 2", "42601"),
@@ -86,6 +94,42 @@ const STATEMENTS: [(&str, &str); 34] = [
     ("LISTEN x", "0A000"),
     ("INSERT INTO t VALUES (1, 'a', 2) ON CONFLICT DO NOTHING", "0A000"),
     ("SELECT 'nothing'::regproc::oid", "42883"),
+    ("SELECT 1 UNION SELECT true", "42804"),
+    ("SELECT x.id FROM t", "42P01"),
+    ("SELECT nothing.id FROM t AS x", "42P01"),
+    ("SELECT t.id FROM t AS x", "42P01"),
+    ("WITH x AS (SELECT 1), x AS (SELECT 2) SELECT 1", "42712"),
+    ("CREATE TABLE n AS SELECT 1 AS a, 2 AS a", "42701"),
+    ("CREATE TABLE n (a numeric(2000, 2))", "22023"),
+    ("CREATE VIEW n AS SELECT 1 AS a, 2 AS a", "42701"),
+    ("CREATE VIEW n (a, b) AS SELECT 1", "42601"),
+    ("SELECT - name FROM t", "42883"),
+    ("SELECT id || id FROM t", "42883"),
+    ("SELECT 1 AND true", "42804"),
+    ("SELECT 1 OR true", "42804"),
+    ("SELECT * FROM t JOIN t AS u ON t.id", "42804"),
+    ("SELECT true::date", "42846"),
+    ("SELECT ARRAY[1]::int", "42846"),
+    ("SELECT 1::uuid", "42846"),
+    ("SELECT sum(id) OVER () FROM t WHERE row_number() OVER () = 1", "42P20"),
+    ("SELECT sum(rank() OVER ()) FROM t", "42803"),
+    ("SELECT sum(id) OVER w FROM t", "42704"),
+    ("SELECT sum(id) OVER (w) FROM t", "42704"),
+    ("SELECT upper(DISTINCT name) FROM t", "42809"),
+    ("SELECT upper(name) FILTER (WHERE true) FROM t", "42809"),
+    ("SELECT sum(id) OVER (ROWS BETWEEN 1 FOLLOWING AND 1 PRECEDING) FROM t", "42P20"),
+    ("SELECT sum(id) OVER (ROWS BETWEEN -1 PRECEDING AND CURRENT ROW) FROM t", "22013"),
+    ("SELECT sum(id) OVER (RANGE 1 PRECEDING) FROM t", "42P20"),
+    ("SELECT 1 ORDER BY 0", "42P10"),
+    ("SELECT DISTINCT ON (id) id, name FROM t ORDER BY name", "42P10"),
+    ("SELECT $0", "42P02"),
+    ("MERGE INTO t USING t AS s ON true WHEN MATCHED THEN DELETE", "21000"),
+    ("SELECT * FROM unnest(1)", "42883"),
+    ("SELECT unnest(1)", "42883"),
+    ("SELECT id[1] FROM t", "42804"),
+    ("COPY t TO STDOUT (FORMAT csv, DELIMITER 'ab')", "0A000"),
+    ("DROP SCHEMA nothing", "3F000"),
+    ("DROP SCHEMA main", "2BP01"),
 ];
 
 #[test]
