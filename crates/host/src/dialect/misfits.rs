@@ -92,7 +92,7 @@ mod tests {
         };
         for (sql, expected) in [
             ("SELECT date_diff('eon', a, b) FROM t", "date_diff takes a unit in quotes"),
-            ("SELECT arg_max(a, b, 3) FROM t", "arg_max takes 2 arguments; it was given 3 arguments"),
+            ("SELECT arg_max(a, b, 3, 4) FROM t", "arg_max takes 2 or 3 arguments; it was given 4 arguments"),
             ("SELECT regexp_extract(a, b, 1, 'i') FROM t", "regexp_extract takes 2 or 3 arguments; it was given 4 arguments"),
             ("SELECT year() FROM t", "year takes 1 argument; it was given 0 arguments"),
             ("SELECT year(a) OVER () FROM t", "year takes no DISTINCT"),
