@@ -335,14 +335,14 @@ fn intervals(lab: &mut Lab, curves: &Curves, report: &mut Report) -> Result<(), 
     const SHORTEST: f64 = 1.0 / 64.0;
     let work = lab.table(64).count(Layout::Pax, &[question(SHARES[TENTH], Scan::Select)])?.remove(0).0;
     let fixed = lab.smart.clone();
-    for (how, least, most) in [("adapts", SHORTEST, 1.0), ("is none, for the device begins", 0.0, 0.0)] {
+    for (how, least, most) in [("GET adapts", SHORTEST, 1.0), ("the device begins", 0.0, 0.0)] {
         if let Some(parts) = &mut lab.smart.parts {
             parts.link.poll_least_s.value *= least;
             parts.link.poll_s.value *= most;
         }
         let times = curves.at(Way::Ssd, TENTH).seconds / lab.took(Way::SmartPax, &work)?.seconds;
         lab.smart = fixed.clone();
-        let what = format!("selection of 10%: time, SSD over Smart SSD, where the interval of GET {how}");
+        let what = format!("selection of 10%: time where {how}");
         report.figure(&what, "section 3.1", "×", (2.3, times), How(FigureKind::Variant, WITH_SSD));
     }
     Ok(())

@@ -192,7 +192,7 @@ fn columns_of_uuids_are_made_filled_and_asked() {
             session.run(&written).await.unwrap_or_else(|fault| panic!("{written}: {fault}"));
         }
         let written = "SELECT n, right(CAST(id AS VARCHAR), 2) FROM u WHERE n >= 90 ORDER BY n";
-        assert_eq!(text(&session, written).await, "90 90\n91 91\n92 94\n93 93\n95 95");
+        assert_eq!(text(&session, written).await, "90\t90\n91\t91\n92\t94\n93\t93\n95\t95");
         let fault = refusal(&session, "INSERT INTO u VALUES ('seven', 7)").await;
         assert!(fault.message.contains("expected 32 hexadecimal digits"), "{fault}");
         setup.shutdown().await;
