@@ -1,8 +1,9 @@
 //! How a task's error keeps its blame on its way to other machines.
 //!
 //! The engine carries errors of its own kinds, and of all others nothing but their text. So the outermost operator of each task
-//! ([`StandIn::of_task`](crate::stand_in::StandIn::of_task)) makes every error a [`MarkedFault`], whose text is the fault as JSON behind a mark, and who called the worker
-//! reads it back ([`read`]). A fault of a call to another worker has a mark of its own, so that only the worker that failed is named.
+//! ([`StandIn::of_task`](crate::stand_in::StandIn::of_task)) makes every error a [`MarkedFault`], whose text is the fault as JSON
+//! behind a mark, and who called the worker reads it back ([`read`]). A fault of a call to another worker has a mark of its own, so
+//! that only the worker that failed is named.
 
 use std::error::Error;
 use std::fmt;
