@@ -5,7 +5,8 @@ use std::io::{IsTerminal, Write};
 
 /// A line on stderr. One that nobody listens to any more is no reason to fail, or to stop serving.
 pub(crate) fn tell(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    // At once: stderr has no buffer, and whoever waits for a line reads all of it.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Whether stderr may carry colour and moving pictures.

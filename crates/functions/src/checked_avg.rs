@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, ListArray};
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, FieldRef, UInt64Type, i256};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, ListArray};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, UInt64Type, i256};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::average::Avg;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
-};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator};
 
 use crate::average::divide;
+use crate::delegated::{as_inner, as_standard};
 use crate::sliding::SlidingFloats;
 use crate::sum_scalar::overflow;
 
@@ -78,25 +77,7 @@ impl Types {
 }
 
 impl AggregateUDFImpl for CheckedAvg {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(arg_types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
-    }
+    as_standard!(name aliases signature return_type state_fields groups_accumulator_supported reverse_expr documentation);
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let Some(types) = Types::of(&args) else { return self.standard.accumulator(args) };
@@ -114,10 +95,6 @@ impl AggregateUDFImpl for CheckedAvg {
         }
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let types = Types::of(&args);
         let inner = self.standard.create_groups_accumulator(args)?;
@@ -125,14 +102,6 @@ impl AggregateUDFImpl for CheckedAvg {
             Some(types) => Box::new(Means { types, inner }),
             None => inner,
         })
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.standard.reverse_expr()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 
@@ -144,33 +113,11 @@ struct Mean {
 }
 
 impl Accumulator for Mean {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.inner.merge_batch(states)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(values)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.inner.supports_retract_batch()
-    }
+    as_inner!(inner: update_batch merge_batch retract_batch state size);
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state: Vec<ArrayRef> = self.inner.state()?.iter().map(ScalarValue::to_array).collect::<Result<_>>()?;
         ScalarValue::try_from_array(&self.types.means(&state)?, 0)
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.inner.state()
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.inner.size()
     }
 }
 
@@ -182,13 +129,7 @@ struct DistinctMean {
 }
 
 impl Accumulator for DistinctMean {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.values.merge_batch(states)
-    }
+    as_inner!(values: update_batch merge_batch state size);
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state = self.values.state()?;
@@ -203,14 +144,6 @@ impl Accumulator for DistinctMean {
         let mean = (count > 0).then(|| self.types.mean(sum, count)).transpose()?;
         ScalarValue::try_from_array(&self.types.typed(Decimal128Array::from_iter([mean]))?, 0)
     }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.values.state()
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.size()
-    }
 }
 
 /// One mean for each group.
@@ -220,34 +153,10 @@ struct Means {
 }
 
 impl GroupsAccumulator for Means {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        filter: Option<&BooleanArray>,
-        total_num_groups: usize,
-    ) -> Result<()> {
-        self.inner.update_batch(values, group_indices, filter, total_num_groups)
-    }
-
-    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
-        self.inner.merge_batch(values, group_indices, total_num_groups)
-    }
+    as_inner!(inner: update_groups merge_groups state_of_groups size);
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         Ok(Arc::new(self.types.means(&self.inner.state(emit_to)?)?))
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        self.inner.convert_to_state(values, filter)
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.inner.size()
     }
 }
 

@@ -13,8 +13,10 @@ use datafusion::functions_window::rank::{dense_rank_udwf, rank_udwf};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::window_state::WindowAggState;
-use datafusion::logical_expr::{Documentation, Expr, LimitEffect, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl};
+use datafusion::logical_expr::{Expr, LimitEffect, PartitionEvaluator, WindowUDF, WindowUDFImpl};
 use datafusion::physical_plan::PhysicalExpr;
+
+use crate::delegated::as_standard;
 
 /// All of them, under the engine's names.
 pub(crate) fn counted_rows_udwfs() -> impl Iterator<Item = WindowUDF> {
@@ -26,51 +28,37 @@ pub(crate) fn row_number() -> Expr {
     Arc::new(counted(row_number_udwf())).call(vec![])
 }
 
-fn counted(inner: Arc<WindowUDF>) -> WindowUDF {
-    WindowUDF::new_from_impl(CountedRows { inner })
+fn counted(standard: Arc<WindowUDF>) -> WindowUDF {
+    WindowUDF::new_from_impl(CountedRows { standard })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountedRows {
-    inner: Arc<WindowUDF>,
+    standard: Arc<WindowUDF>,
 }
 
 impl WindowUDFImpl for CountedRows {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
+    as_standard!(name aliases signature documentation);
 
     fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.inner.expressions(args)
+        self.standard.expressions(args)
     }
 
     fn partition_evaluator(&self, args: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
-        Ok(Box::new(Counting(self.inner.partition_evaluator_factory(args)?)))
+        Ok(Box::new(Counting(self.standard.partition_evaluator_factory(args)?)))
     }
 
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
-        let field = self.inner.field(args)?;
+        let field = self.standard.field(args)?;
         Ok(Arc::new(Field::new(field.name(), DataType::Int64, field.is_nullable())))
     }
 
     fn sort_options(&self) -> Option<SortOptions> {
-        self.inner.sort_options()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
+        self.standard.sort_options()
     }
 
     fn limit_effect(&self, args: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
-        self.inner.inner().limit_effect(args)
+        self.standard.inner().limit_effect(args)
     }
 }
 

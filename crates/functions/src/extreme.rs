@@ -9,16 +9,16 @@
 use std::sync::Arc;
 
 use arrow::array::types::Float16Type;
-use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::min_max::{Max, Min};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
-    StatisticsArgs,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, SetMonotonicity, StatisticsArgs,
 };
 
+use crate::delegated::as_standard;
 use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side, SlidingExtreme};
 use crate::extreme_nested::{NestedExtreme, NestedExtremes, is_ordered};
 use crate::listed_extremes;
@@ -41,13 +41,7 @@ struct Extreme<S> {
 }
 
 impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl for Extreme<S> {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
+    as_standard!(name signature state_fields reverse_expr documentation);
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         match arg_types {
@@ -61,10 +55,6 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
             [values, _] => Ok(list_of(values)),
             _ => self.standard.return_type(arg_types),
         }
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -113,10 +103,6 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
         self.standard.order_sensitivity()
     }
 
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.standard.reverse_expr()
-    }
-
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         // A list may be one of several extremes: with a lesser value, the list of the least becomes longer, too.
         match data_type {
@@ -127,10 +113,6 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
 
     fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
         self.standard.value_from_stats(statistics)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 

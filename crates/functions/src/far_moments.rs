@@ -11,18 +11,16 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array};
 use arrow::compute::kernels::cast_utils::IntervalUnit;
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{cast, is_not_null, not, nullif};
-use arrow::datatypes::{DataType, FieldRef, Int64Type, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, lit,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, lit};
 
+use crate::delegated::as_standard;
 use crate::wall_time::{as_given, each, moment_of, zone_of};
 
 /// Microseconds since 1970 that nanoseconds reach.
@@ -56,12 +54,12 @@ enum Computed {
 
 impl Computed {
     fn udf(self) -> ScalarUDF {
-        let near = match self {
+        let standard = match self {
             Computed::Truncated => datetime::date_trunc(),
             Computed::Binned => datetime::date_bin(),
             Computed::Part => datetime::date_part(),
         };
-        ScalarUDF::new_from_impl(FarMoments { computed: self, near })
+        ScalarUDF::new_from_impl(FarMoments { computed: self, standard })
     }
 }
 
@@ -70,40 +68,14 @@ impl Computed {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FarMoments {
     computed: Computed,
-    near: Arc<ScalarUDF>,
+    standard: Arc<ScalarUDF>,
 }
 
 impl ScalarUDFImpl for FarMoments {
-    fn name(&self) -> &str {
-        self.near.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.near.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.near.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.near.return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.near.return_field_from_args(args)
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.near.output_ordering(inputs)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.near.documentation()
-    }
+    as_standard!(name aliases signature return_type return_field_from_args output_ordering documentation);
 
     fn preimage(&self, args: &[Expr], value: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
-        Ok(match self.near.preimage(args, value, info)? {
+        Ok(match self.standard.preimage(args, value, info)? {
             PreimageResult::Range { interval, .. } if interval.lower().is_null() || interval.upper().is_null() => {
                 PreimageResult::None
             }
@@ -115,31 +87,31 @@ impl ScalarUDFImpl for FarMoments {
         if self.computed == Computed::Part {
             return match part_of_duration(&args)? {
                 Some(part) => Ok(part),
-                None => self.near.invoke_with_args(args),
+                None => self.standard.invoke_with_args(args),
             };
         }
         let Some(DataType::Timestamp(TimeUnit::Microsecond, zone)) = args.args.get(1).map(ColumnarValue::data_type) else {
-            return self.near.invoke_with_args(args);
+            return self.standard.invoke_with_args(args);
         };
         let is_scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
         let moments = args.args[1].to_array(if is_scalar { 1 } else { args.number_rows })?;
         if moments.as_primitive::<TimestampMicrosecondType>().iter().flatten().all(|moment| NEAR.contains(&moment)) {
-            return self.near.invoke_with_args(args);
+            return self.standard.invoke_with_args(args);
         }
-        let ColumnarValue::Scalar(by) = &args.args[0] else { return self.near.invoke_with_args(args) };
+        let ColumnarValue::Scalar(by) = &args.args[0] else { return self.standard.invoke_with_args(args) };
         let (near, moments) = apart(&moments)?;
         let far = match (self.computed, by.try_as_str().flatten(), by) {
             (Computed::Truncated, Some(unit), _) => all_truncated(&moments, zone, &unit.to_lowercase())?,
             (Computed::Binned, _, ScalarValue::IntervalMonthDayNano(Some(width))) => {
-                let Some(origin) = origin_of(args.args.get(2))? else { return self.near.invoke_with_args(args) };
+                let Some(origin) = origin_of(args.args.get(2))? else { return self.standard.invoke_with_args(args) };
                 each::<TimestampMicrosecondType>(&moments, zone, |_, moment| binned(moment, *width, origin))?
             }
-            _ => return self.near.invoke_with_args(args),
+            _ => return self.standard.invoke_with_args(args),
         };
         let is_far = is_not_null(&far)?;
         let (number_rows, mut args) = (near.len(), args);
         args.args[1] = ColumnarValue::Array(near);
-        let near = self.near.invoke_with_args(ScalarFunctionArgs { number_rows, ..args })?.to_array(number_rows)?;
+        let near = self.standard.invoke_with_args(ScalarFunctionArgs { number_rows, ..args })?.to_array(number_rows)?;
         as_given(zip(&is_far, &far, &near)?, is_scalar)
     }
 }

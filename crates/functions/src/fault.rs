@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
 use pithead_model::{Blame, Fault, FaultKind};
 
 use crate::call_fault::of_call;
@@ -12,6 +13,27 @@ use crate::fault_kind::kind;
 
 /// Errors that are wrapped deeper than this are reported by their text.
 const DEPTH_MAX: usize = 64;
+/// What the engine and its libraries set before the text of an error: kinds of theirs, which tell a user nothing. `Internal error: `
+/// stays, since it tells that the fault is not the user's.
+const KINDS: [&str; 17] = [
+    "Error during planning: ",
+    "Execution error: ",
+    "Schema error: ",
+    "External error: ",
+    "Arrow error: ",
+    "This feature is not implemented: ",
+    "Invalid or Unsupported Configuration: ",
+    "Resources exhausted: ",
+    "Substrait error: ",
+    "Cast error: ",
+    "Parser error: ",
+    "Csv error: ",
+    "Json error: ",
+    "Compute error: ",
+    "Invalid argument error: ",
+    "Not yet implemented: ",
+    "sql parser error: ",
+];
 
 /// The fault that represents an error. A [`Fault`] that went through DataFusion comes back unchanged.
 pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
@@ -19,16 +41,22 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
         return fault;
     }
     let root = error.find_root();
-    let text = root.strip_backtrace();
+    let text = match root {
+        DataFusionError::SQL(error, _) if **error == ParserError::RecursionLimitExceeded => {
+            "the statement is nested too deeply".into()
+        }
+        // By itself it is shown as it would be debugged.
+        DataFusionError::SQL(error, _) => error.to_string(),
+        _ => root.strip_backtrace(),
+    };
     let message = first_line(&text);
-    if is_of_regex(&error, &message) {
-        return regex_fault(&message);
+    if is_of_regex(&error, message) {
+        return regex_fault(message);
     }
     if let Some(fault) = of_call(&text).or_else(|| of_outer_column(&text)) {
         return fault;
     }
-    let kind = kind(root, &message);
-    let fault = Fault::new(blame(root), message).of_kind(kind);
+    let fault = Fault::new(blame(root), without_kinds(message)).of_kind(kind(root, message));
     match root {
         DataFusionError::ResourcesExhausted(_) => fault.hint("give the session more memory, or let fewer run at a time"),
         _ => fault,
@@ -66,7 +94,7 @@ fn regex_fault(message: &str) -> Fault {
     let is_large = ["CompiledTooBig", "exceeds size limit"].iter().any(|text| message.contains(text));
     match is_large {
         true => Fault::new(Blame::User, "a regular expression is too large once it is compiled").hint("write smaller repeats"),
-        false => Fault::new(Blame::User, message),
+        false => Fault::new(Blame::User, without_kinds(message)),
     }
 }
 
@@ -123,8 +151,16 @@ fn wrapped_fault(error: &DataFusionError) -> Option<Fault> {
 }
 
 /// The message without the invitations to report a bug that DataFusion adds on separate lines.
-fn first_line(message: &str) -> String {
-    message.split("\nThis issue was likely caused by").next().unwrap_or(message).trim_end_matches('.').to_owned()
+fn first_line(message: &str) -> &str {
+    message.split("\nThis issue was likely caused by").next().unwrap_or(message).trim_end_matches('.')
+}
+
+/// The message without the kinds of error that stand before it.
+fn without_kinds(mut message: &str) -> &str {
+    while let Some(rest) = KINDS.iter().find_map(|kind| message.strip_prefix(kind)) {
+        message = rest;
+    }
+    message
 }
 
 #[cfg(test)]
@@ -187,6 +223,32 @@ mod tests {
             let fault = fault_from_datafusion(result.expect_err(sql));
             assert_eq!(fault.blame, Blame::User, "{sql}: {fault}");
         }
+    }
+
+    #[tokio::test]
+    async fn messages_say_what_is_wrong_and_no_kind() {
+        let context = SessionContext::new_with_state(crate::session_state(&crate::EngineOptions::default()));
+        for (sql, said) in [
+            ("SELECT CAST(a AS INT) FROM (VALUES ('x'), ('y')) AS t(a)", "Cannot cast string 'x' to value of Int32 type"),
+            ("SELECT 1 / (a - a) FROM (VALUES (1), (2)) AS t(a)", "Divide by zero error"),
+            ("SELECT b FROM (VALUES (1)) AS t(a)", "No field named b"),
+            ("SELECT s ~ '(' FROM (VALUES ('x'), ('y')) AS t(s)", "regex parse error"),
+            ("SELEC 1", "Expected: an SQL statement, found: SELEC at Line: 1, Column: 1"),
+        ] {
+            let result = match context.sql(sql).await {
+                Ok(frame) => frame.collect().await.map(drop),
+                Err(error) => Err(error),
+            };
+            let message = fault_from_datafusion(result.expect_err(sql)).message;
+            assert!(
+                message.starts_with(said) || message.starts_with(&format!("Regular expression did not compile: {said}")),
+                "{message}"
+            );
+        }
+        let nested = DataFusionError::External("External error: Arrow error: no such day".into());
+        assert_eq!(fault_from_datafusion(nested).message, "no such day");
+        let internal = DataFusionError::Internal("Cast error: odd".into());
+        assert_eq!(fault_from_datafusion(internal).message, "Internal error: Cast error: odd");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `format('{} {:.2f}', …)` and `printf('%s %.2f', …)`: values in a text, as in DuckDB, which has both from the library fmt.
 
 mod parse;
+mod style;
 mod write;
 
 use std::sync::Arc;
@@ -14,26 +15,11 @@ use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use self::parse::Part;
+pub(crate) use self::style::Style;
 use self::write::Value;
 use crate::wall_time::as_given;
 
-/// How places for values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Style {
-    /// `{}`.
-    Braces,
-    /// `%d`.
-    Percent,
-}
-
 impl Style {
-    fn name(self) -> &'static str {
-        match self {
-            Style::Braces => "format",
-            Style::Percent => "printf",
-        }
-    }
-
     /// The most bytes of a result of a format beside those of texts that are given, and how often a text may be written.
     pub(crate) fn sizes(self, format: &str) -> (u64, u64) {
         // A format that cannot be read has no result.

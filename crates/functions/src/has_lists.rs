@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
+use crate::delegated::as_standard;
 use crate::wall_time::as_given;
 
 pub(crate) fn has_lists_udfs() -> [ScalarUDF; 2] {
@@ -25,29 +25,7 @@ struct HasLists {
 }
 
 impl ScalarUDFImpl for HasLists {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(types)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.standard.coerce_types(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
-    }
+    as_standard!(name aliases signature return_type coerce_types documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));

@@ -25,6 +25,7 @@ mod correlated_names;
 mod counted_rows;
 mod day_sums;
 mod decimal_floats;
+mod delegated;
 mod distinct;
 mod empty_join;
 mod equal_keys;

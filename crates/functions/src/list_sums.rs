@@ -10,10 +10,9 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::functions_nested::array_sum::array_sum_udf;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
+use crate::delegated::as_standard;
 use crate::sum_scalar::{check_digits, overflow};
 use crate::wall_time::as_given;
 
@@ -41,13 +40,7 @@ fn total_of(values: &DataType) -> DataType {
 }
 
 impl ScalarUDFImpl for ListSum {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
+    as_standard!(name aliases documentation);
 
     fn signature(&self) -> &Signature {
         &self.signature
@@ -72,10 +65,6 @@ impl ScalarUDFImpl for ListSum {
             }
             _ => Ok(DataType::Float64),
         }
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

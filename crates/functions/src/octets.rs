@@ -11,10 +11,9 @@ use datafusion::common::{Result, internal_err};
 use datafusion::functions::string::{bit_length, octet_length};
 use datafusion::functions::unicode::character_length;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
+use crate::delegated::as_standard;
 use crate::wall_time::as_given;
 
 /// Bits of a byte.
@@ -22,7 +21,7 @@ const BITS: i64 = 8;
 
 /// All of them, under the engine's names.
 pub(crate) fn octets_udfs() -> impl Iterator<Item = ScalarUDF> {
-    [(octet_length(), 1), (character_length(), 1), (bit_length(), BITS)].into_iter().map(|(of_texts, unit)| of(of_texts, unit))
+    [(octet_length(), 1), (character_length(), 1), (bit_length(), BITS)].into_iter().map(|(standard, unit)| of(standard, unit))
 }
 
 /// The bytes in each value of an expression.
@@ -35,27 +34,21 @@ pub(crate) fn text_length(expr: Expr) -> Expr {
     of(character_length(), 1).call(vec![expr])
 }
 
-fn of(of_texts: Arc<ScalarUDF>, unit: i64) -> ScalarUDF {
-    ScalarUDF::new_from_impl(Octets { of_texts, unit, signature: Signature::user_defined(Volatility::Immutable) })
+fn of(standard: Arc<ScalarUDF>, unit: i64) -> ScalarUDF {
+    ScalarUDF::new_from_impl(Octets { standard, unit, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Octets {
     /// The engine's.
-    of_texts: Arc<ScalarUDF>,
+    standard: Arc<ScalarUDF>,
     /// What a byte counts.
     unit: i64,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Octets {
-    fn name(&self) -> &str {
-        self.of_texts.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.of_texts.aliases()
-    }
+    as_standard!(name aliases documentation);
 
     fn signature(&self) -> &Signature {
         &self.signature
@@ -66,24 +59,20 @@ impl ScalarUDFImpl for Octets {
             return Ok(types.to_vec());
         }
         let given: Vec<_> = types.iter().map(|of| Arc::new(Field::new("", of.clone(), true))).collect();
-        Ok(fields_with_udf(&given, self.of_texts.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
+        Ok(fields_with_udf(&given, self.standard.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [of] if of.is_binary() => Ok(DataType::Int64),
-            texts => self.of_texts.return_type(texts),
+            texts => self.standard.return_type(texts),
         }
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.of_texts.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [of] = args.args.as_slice() else { return internal_err!("{} has one argument", self.name()) };
         if !of.data_type().is_binary() {
-            return self.of_texts.invoke_with_args(args);
+            return self.standard.invoke_with_args(args);
         }
         let is_scalar = matches!(of, ColumnarValue::Scalar(_));
         let bytes = of.to_array(if is_scalar { 1 } else { args.number_rows })?;

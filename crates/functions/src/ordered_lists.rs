@@ -7,16 +7,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
-};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF};
 use datafusion::physical_expr::PhysicalSortExpr;
+
+use crate::delegated::as_standard;
 
 pub(crate) fn ordered_udafs() -> [Arc<AggregateUDF>; 2] {
     [array_agg_udaf(), string_agg_udaf()].map(|standard| ordered(standard.as_ref().clone()))
@@ -32,25 +31,8 @@ struct Ordered {
 }
 
 impl AggregateUDFImpl for Ordered {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
-    }
+    as_standard!(name aliases signature documentation return_type state_fields supports_null_handling_clause);
+    as_standard!(groups_accumulator_supported create_groups_accumulator);
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if !(args.is_distinct && args.is_reversed) {
@@ -58,14 +40,6 @@ impl AggregateUDFImpl for Ordered {
         }
         let asked: Vec<_> = args.order_bys.iter().map(PhysicalSortExpr::reverse).collect();
         self.standard.accumulator(AccumulatorArgs { order_bys: &asked, is_reversed: false, ..args })
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
-    }
-
-    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.standard.create_groups_accumulator(args)
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -83,14 +57,6 @@ impl AggregateUDFImpl for Ordered {
             ReversedUDAF::Reversed(standard) => ReversedUDAF::Reversed(ordered(standard.as_ref().clone())),
             other => other,
         }
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.standard.supports_null_handling_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 

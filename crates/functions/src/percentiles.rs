@@ -5,7 +5,7 @@
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
@@ -13,13 +13,15 @@ use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf as st
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, EmitTo, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
+use crate::delegated::{as_inner, as_standard};
 use crate::ranked::{Values, list, list_of, of_share, shares, state_field};
 
 pub(crate) fn percentile_cont_udaf() -> Arc<AggregateUDF> {
-    let signature = Signature::user_defined(Volatility::Immutable);
+    let names = Some(vec!["expr".into(), "percentile".into()]);
+    let signature = Signature { parameter_names: names, ..Signature::user_defined(Volatility::Immutable) };
     Arc::new(AggregateUDF::new_from_impl(Percentiles { standard: standard_udaf().as_ref().clone(), signature }))
 }
 
@@ -30,13 +32,7 @@ struct Percentiles {
 }
 
 impl AggregateUDFImpl for Percentiles {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
+    as_standard!(name aliases documentation);
 
     fn signature(&self) -> &Signature {
         &self.signature
@@ -101,10 +97,6 @@ impl AggregateUDFImpl for Percentiles {
 
     fn supports_within_group_clause(&self) -> bool {
         self.standard.supports_within_group_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 
@@ -184,9 +176,7 @@ struct OfAll {
 }
 
 impl Accumulator for OfAll {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.update_batch(values)
-    }
+    as_inner!(values: update_batch size state retract_batch);
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state = self.values.state()?;
@@ -200,26 +190,10 @@ impl Accumulator for OfAll {
         ScalarValue::try_from_array(&self.place.array(vec![result]), 0)
     }
 
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.values.state()
-    }
-
     /// DataFusion's merges the first of several states.
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let [lists] = states else { return internal_err!("expected one column of states") };
         (0..lists.len()).try_for_each(|row| self.values.merge_batch(&[lists.slice(row, 1)]))
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.retract_batch(values)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.values.supports_retract_batch()
     }
 }
 
@@ -282,15 +256,7 @@ struct OfGroups {
 }
 
 impl GroupsAccumulator for OfGroups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        count: usize,
-    ) -> Result<()> {
-        self.values.update_batch(values, groups, filter, count)
-    }
+    as_inner!(values: update_groups state_of_groups merge_groups size);
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let state = self.values.state(emit_to)?;
@@ -298,22 +264,6 @@ impl GroupsAccumulator for OfGroups {
         let lists = lists.as_list::<i32>();
         let results: Result<Vec<Option<f64>>> = (0..lists.len()).map(|group| self.place.among(&lists.value(group))).collect();
         Ok(self.place.array(results?))
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.values.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
-        self.values.merge_batch(values, groups, count)
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        self.values.convert_to_state(values, filter)
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.size()
     }
 }
 

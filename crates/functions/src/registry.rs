@@ -237,10 +237,11 @@ fn own() -> Vec<Extension> {
         .chain(patterns_udfs())
         .chain(list_aggregates_udfs())
         .chain(formatted_udfs())
-        .chain([bit_count_udf(), hash_udf(), made_moment_udf(), to_char_udf()])
+        .chain([bit_count_udf(), made_moment_udf(), to_char_udf()])
         .map(|function| Extension::scalar(function, "1"));
     let in_steps = in_steps::<Of>().chain(in_steps::<Shape>()).chain(listed());
-    whole.chain([product]).chain(in_steps).chain(scalars).collect()
+    let hash = Extension::scalar(hash_udf(), "2");
+    whole.chain([product, hash]).chain(in_steps).chain(scalars).collect()
 }
 
 /// Aggregates that are made of the same parts, what gives the parts, and what puts them together.

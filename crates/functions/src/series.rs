@@ -16,8 +16,9 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::functions_nested::range::{gen_series_udf, range_udf};
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
+use crate::delegated::as_standard;
 use crate::wall_time::{Unit, as_given, later, zone_of};
 
 pub(crate) fn series_udfs() -> [ScalarUDF; 2] {
@@ -46,17 +47,7 @@ fn counted_in(from: &DataType, to: &DataType) -> Option<DataType> {
 }
 
 impl ScalarUDFImpl for Series {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
+    as_standard!(name aliases signature documentation);
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
@@ -66,10 +57,6 @@ impl ScalarUDFImpl for Series {
             },
             _ => self.standard.return_type(types),
         }
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

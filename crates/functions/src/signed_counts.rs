@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::ArrayRef;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::regr::regr_count_udaf;
@@ -15,11 +15,13 @@ use datafusion::functions_nested::dimension::{array_dims_udf, array_ndims_udf};
 use datafusion::functions_nested::length::array_length_udf;
 use datafusion::functions_nested::position::{array_position_udf, array_positions_udf};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, EmitTo, Expr, GroupsAccumulator,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, Expr, GroupsAccumulator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl,
 };
+
+use crate::delegated::{as_inner, as_standard};
 
 const NAMES: [&str; 6] = ["array_dims", "array_length", "array_ndims", "array_position", "array_positions", "cardinality"];
 
@@ -77,24 +79,10 @@ struct Signed {
 }
 
 impl ScalarUDFImpl for Signed {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
+    as_standard!(name aliases signature documentation);
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(signed_type(&self.standard.return_type(types)?))
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -109,17 +97,7 @@ struct SignedAggregate {
 }
 
 impl AggregateUDFImpl for SignedAggregate {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
+    as_standard!(name aliases signature state_fields groups_accumulator_supported documentation);
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(DataType::Int64)
@@ -133,24 +111,12 @@ impl AggregateUDFImpl for SignedAggregate {
         Ok(ScalarValue::Int64(Some(0)))
     }
 
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
-    }
-
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Counting(self.standard.accumulator(args)?)))
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(Box::new(CountingGroups(self.standard.create_groups_accumulator(args)?)))
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 
@@ -159,32 +125,14 @@ impl AggregateUDFImpl for SignedAggregate {
 struct Counting(Box<dyn Accumulator>);
 
 impl Accumulator for Counting {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.0.merge_batch(states)
-    }
+    as_inner!(0: update_batch merge_batch state retract_batch);
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.0.evaluate()?.cast_to(&DataType::Int64)
     }
 
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.0.state()
-    }
-
     fn size(&self) -> usize {
         self.0.size()
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.retract_batch(values)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.0.supports_retract_batch()
     }
 }
 
@@ -192,30 +140,10 @@ impl Accumulator for Counting {
 struct CountingGroups(Box<dyn GroupsAccumulator>);
 
 impl GroupsAccumulator for CountingGroups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        filter: Option<&BooleanArray>,
-        groups: usize,
-    ) -> Result<()> {
-        self.0.update_batch(values, group_indices, filter, groups)
-    }
+    as_inner!(0: update_groups state_of_groups merge_groups);
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         Ok(cast(&self.0.evaluate(emit_to)?, &DataType::Int64)?)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        self.0.state(emit_to)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], group_indices: &[usize], groups: usize) -> Result<()> {
-        self.0.merge_batch(states, group_indices, groups)
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        self.0.convert_to_state(values, filter)
     }
 
     fn size(&self) -> usize {

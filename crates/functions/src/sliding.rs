@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Schema};
+use arrow::datatypes::{FieldRef, Float64Type, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, LogicalPlan, Signature, WindowFrameBound,
-    WindowFunctionDefinition,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, LogicalPlan, WindowFrameBound, WindowFunctionDefinition,
 };
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
+use crate::delegated::as_standard;
 use crate::kept_names::map_named;
 
 /// Functions of floats whose means DataFusion takes rows away from: beginnings of their names.
@@ -124,7 +124,8 @@ fn anew(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::WindowFunction(mut call) = expr else { return Transformed::no(expr) };
     match sliding(&call, schema) {
         Some(function) => {
-            call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(AggregateUDF::new_from_impl(Anew(function))));
+            call.fun =
+                WindowFunctionDefinition::AggregateUDF(Arc::new(AggregateUDF::new_from_impl(Anew { standard: function })));
             Transformed::yes(Expr::WindowFunction(call))
         }
         None => Transformed::no(Expr::WindowFunction(call)),
@@ -145,55 +146,20 @@ fn sliding(call: &WindowFunction, schema: &DFSchema) -> Option<Arc<AggregateUDF>
 
 /// A function that over a frame which slides is computed anew for each row, unless it can be had from the row before.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Anew(Arc<AggregateUDF>);
+struct Anew {
+    standard: Arc<AggregateUDF>,
+}
 
 impl AggregateUDFImpl for Anew {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(arg_types)
-    }
-
-    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
-        self.0.return_field(arg_fields)
-    }
-
-    fn is_nullable(&self) -> bool {
-        self.0.is_nullable()
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.coerce_types(arg_types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.0.state_fields(args)
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.0.default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.0.supports_null_handling_clause()
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.0.accumulator(args)
-    }
+    as_standard!(name signature coerce_types return_type return_field is_nullable default_value);
+    as_standard!(state_fields accumulator supports_null_handling_clause);
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let standard = self.0.create_sliding_accumulator(args.clone())?;
+        let standard = self.standard.create_sliding_accumulator(args.clone())?;
         if standard.supports_retract_batch() && !INEXACT.iter().any(|prefix| self.name().starts_with(prefix)) {
             return Ok(standard);
         }
-        Ok(Box::new(EachAnew { function: Arc::clone(&self.0), call: Call::of(&args), rows: VecDeque::new() }))
+        Ok(Box::new(EachAnew { function: Arc::clone(&self.standard), call: Call::of(&args), rows: VecDeque::new() }))
     }
 }
 

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, ScalarValue};
+use arrow::datatypes::FieldRef;
+use datafusion::common::Result;
 use datafusion::functions_aggregate::stddev::{stddev_pop_udaf, stddev_udaf};
 use datafusion::functions_aggregate::variance::{var_pop_udaf, var_samp_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, Signature};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
 
+use crate::delegated::as_standard;
 use crate::moments::{Moment, MomentsAccumulator};
 use crate::moments_groups::MomentsGroups;
 
@@ -35,25 +36,7 @@ struct Spread {
 }
 
 impl AggregateUDFImpl for Spread {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.standard.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(arg_types)
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.standard.default_value(data_type)
-    }
+    as_standard!(name aliases signature return_type default_value groups_accumulator_supported documentation);
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match args.is_distinct {
@@ -69,16 +52,8 @@ impl AggregateUDFImpl for Spread {
         }
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(&self, _args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(Box::new(MomentsGroups::of_values(self.moment)))
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 }
 
@@ -86,6 +61,7 @@ impl AggregateUDFImpl for Spread {
 mod tests {
     use arrow::array::{ArrayRef, AsArray, Float64Array};
     use arrow::datatypes::Float64Type;
+    use datafusion::common::ScalarValue;
     use datafusion::logical_expr::EmitTo;
     use proptest::prelude::*;
 

@@ -9,16 +9,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
-    DurationNanosecondType, DurationSecondType, FieldRef, Int64Type, TimeUnit, UInt64Type,
+    DurationNanosecondType, DurationSecondType, Int64Type, TimeUnit, UInt64Type,
 };
 use datafusion::common::Result;
 use datafusion::functions_aggregate::sum::Sum;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
-};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, SetMonotonicity};
 
+use crate::delegated::as_standard;
 use crate::sliding::SlidingFloats;
 use crate::sum_groups::CheckedGroups;
 use crate::sum_scalar::{CheckedDistinct, CheckedTotal};
@@ -71,21 +70,7 @@ impl CheckedSum {
 }
 
 impl AggregateUDFImpl for CheckedSum {
-    fn name(&self) -> &str {
-        self.standard.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(arg_types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.standard.state_fields(args)
-    }
+    as_standard!(name signature return_type state_fields groups_accumulator_supported reverse_expr documentation);
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let data_type = args.return_field.data_type().clone();
@@ -108,10 +93,6 @@ impl AggregateUDFImpl for CheckedSum {
         Self::total(args.return_field.data_type()).map_or_else(|| self.standard.create_sliding_accumulator(args), Ok)
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let data_type = args.return_field.data_type();
         macro_rules! make {
@@ -122,20 +103,12 @@ impl AggregateUDFImpl for CheckedSum {
         for_checked!(data_type, make).map_or_else(|| self.standard.create_groups_accumulator(args), Ok)
     }
 
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.standard.reverse_expr()
-    }
-
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.standard.order_sensitivity()
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.standard.set_monotonicity(data_type)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.standard.documentation()
     }
 
     // `value_from_stats` stays at its default: DataFusion's takes the sum of a constant column below a join for the one above it.

@@ -10,6 +10,7 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::Accumulator;
 
+use crate::delegated::as_inner;
 use crate::fault;
 
 /// Groups that are few: all sums of a batch by them fit into the first cache.
@@ -268,13 +269,7 @@ impl CheckedDistinct {
 }
 
 impl Accumulator for CheckedDistinct {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.values.merge_batch(states)
-    }
+    as_inner!(values: update_batch merge_batch state size);
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state = self.values.state()?;
@@ -284,14 +279,6 @@ impl Accumulator for CheckedDistinct {
         let values: &ListArray = values;
         total.update_batch(&[values.value(0)])?;
         total.evaluate()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.values.state()
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.size()
     }
 }
 

@@ -9,17 +9,18 @@ use datafusion::functions::math;
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{ColumnarValue, Documentation, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use crate::delegated::as_standard;
 
 pub(crate) fn whole_decimals_udfs() -> [ScalarUDF; 2] {
-    [math::ceil(), math::floor()].map(|of_type| ScalarUDF::new_from_impl(Whole { of_type }))
+    [math::ceil(), math::floor()].map(|standard| ScalarUDF::new_from_impl(Whole { standard }))
 }
 
 /// DataFusion's function, of a decimal with room for the result.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Whole {
-    of_type: Arc<ScalarUDF>,
+    standard: Arc<ScalarUDF>,
 }
 
 /// The type of a decimal's whole number, where it is another.
@@ -34,22 +35,12 @@ fn wider(of: &DataType) -> Option<DataType> {
 }
 
 impl ScalarUDFImpl for Whole {
-    fn name(&self) -> &str {
-        self.of_type.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.of_type.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.of_type.signature()
-    }
+    as_standard!(name aliases signature output_ordering documentation);
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.first().and_then(wider) {
             Some(wider) => Ok(wider),
-            None => self.of_type.return_type(types),
+            None => self.standard.return_type(types),
         }
     }
 
@@ -59,28 +50,24 @@ impl ScalarUDFImpl for Whole {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(wider) = args.args.first().and_then(|value| wider(&value.data_type())) else {
-            return self.of_type.invoke_with_args(args);
+            return self.standard.invoke_with_args(args);
         };
         let values = args.args.iter().map(|value| value.cast_to(&wider, None)).collect::<Result<_>>()?;
         let arg_fields = args.arg_fields.iter().map(|field| Arc::new(field.as_ref().clone().with_data_type(wider.clone())));
-        self.of_type.invoke_with_args(ScalarFunctionArgs { args: values, arg_fields: arg_fields.collect(), ..args.clone() })
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.of_type.output_ordering(inputs)
+        self.standard.invoke_with_args(ScalarFunctionArgs { args: values, arg_fields: arg_fields.collect(), ..args.clone() })
     }
 
     fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
         let Some(input) = inputs.first() else { return plan_err!("{} has one argument", self.name()) };
         match wider(&input.data_type()) {
             Some(wider) => Interval::make_unbounded(&wider),
-            None => self.of_type.inner().evaluate_bounds(inputs),
+            None => self.standard.inner().evaluate_bounds(inputs),
         }
     }
 
     /// The bounds are of the argument's type, where they fit it.
     fn preimage(&self, args: &[Expr], value: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
-        let found = self.of_type.preimage(args, value, info)?;
+        let found = self.standard.preimage(args, value, info)?;
         let PreimageResult::Range { expr, interval } = &found else { return Ok(found) };
         let of = info.get_data_type(expr)?;
         if wider(&of).is_none() {
@@ -92,10 +79,6 @@ impl ScalarUDFImpl for Whole {
             }
             _ => PreimageResult::None,
         })
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.of_type.documentation()
     }
 }
 

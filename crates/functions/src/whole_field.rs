@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::nullif;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::functions::core::getfield::GetFieldFunc;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use crate::delegated::as_standard;
 
 /// Whether an expression takes a field of a struct as the engine does it.
 pub(crate) fn takes_field(expr: &Expr) -> bool {
@@ -79,28 +81,14 @@ fn without(values: &ArrayRef, is_none: &BooleanArray) -> Result<ArrayRef> {
 }
 
 impl ScalarUDFImpl for WholeField {
+    as_standard!(signature coerce_types return_type return_field_from_args);
+
     fn name(&self) -> &'static str {
         "whole field"
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         self.standard.schema_name(arguments)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.standard.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.standard.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.standard.return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.standard.return_field_from_args(args)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

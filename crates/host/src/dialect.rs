@@ -18,13 +18,14 @@ mod powers;
 mod result_names;
 mod row_sets;
 mod spellings;
+mod struct_packs;
 mod subquery_names;
 mod using;
 mod windows;
 
 use std::ops::ControlFlow;
 
-use datafusion::common::{Result, not_impl_err};
+use datafusion::common::{Result, not_impl_err, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -45,6 +46,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     order_names::write_out(sql.as_mut());
     subquery_names::give(sql.as_mut());
     column_lists::name(sql.as_mut());
+    struct_packs::expand(state, sql.as_mut()).or_else(|refused| plan_err!("{refused}"))?;
     fields::in_brackets(sql.as_mut());
     powers::expand(sql.as_mut());
     row_sets::expand(state, sql.as_mut());

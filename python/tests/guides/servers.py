@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SERVE = re.compile(r"\bpithead (?:drive |array )?serve\b")
-_ADDRESS = re.compile(r"listening on (\S+)")
+# All of the line, which may be there in part.
+_ADDRESS = re.compile(r"listening on (\S+).*\n")
 # Of prctl: the signal that a process gets when its parent dies.
 _PDEATHSIG = 1
 # Nothing takes so long that works.

@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::{Result, internal_err, resources_err};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
@@ -15,8 +16,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr as PhysicalBinary, Column};
+use pithead_model::{Blame, Fault};
 
 use super::growth::Growth;
+use super::parts::VALUE_BYTES;
 use super::session_memory::{Holder, SessionMemory};
 use crate::one_value::is_constant;
 
@@ -26,6 +29,8 @@ const UNCOUNTED_BYTES: u64 = 1 << 20;
 const STEPS_MAX: u64 = 1 << 30;
 /// The most bytes of a text whose end is told by 32 bits.
 const TEXT_BYTES_MAX: u64 = i32::MAX as u64;
+/// The most values of all lists of a batch, whose ends are told by 32 bits.
+const LIST_VALUES_MAX: u64 = i32::MAX as u64;
 
 /// A function that takes the place of another and does the same, except that it reserves memory. It is never registered
 /// and never travels: it is replaced by the original before anybody but the optimiser and the engine sees it.
@@ -101,6 +106,16 @@ impl Bounded {
             other => vec![other],
         };
         ScalarUDF::new_from_impl(self).call(arguments)
+    }
+
+    /// Refuses series with more values than lists can have, whatever memory there is.
+    fn check_values(&self, bytes: u64) -> Result<()> {
+        if self.growth != Growth::Series || bytes / VALUE_BYTES <= LIST_VALUES_MAX {
+            return Ok(());
+        }
+        let what = format!("{} makes more than {LIST_VALUES_MAX} values, and lists have no more", self.name());
+        let hint = "take longer steps, or write the series in FROM, where numbers come in batches";
+        Err(DataFusionError::External(Box::new(Fault::new(Blame::Limit, what).hint(hint))))
     }
 
     /// Computes the result in pieces of rows, each of which can take little memory. All together may take far less than
@@ -186,12 +201,14 @@ impl ScalarUDFImpl for Bounded {
         let is_constant = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { args.number_rows };
         let mut bytes = self.growth.bytes(&args.args, rows)?;
-        if bytes.iter().copied().fold(0, u64::saturating_add) <= UNCOUNTED_BYTES {
+        let all = bytes.iter().copied().fold(0, u64::saturating_add);
+        if all <= UNCOUNTED_BYTES {
             return self.inner.invoke_with_args(args);
         }
         if self.growth == Growth::Listed && bytes.iter().any(|bytes| *bytes > TEXT_BYTES_MAX) {
             return resources_err!("a result of {} has more than {TEXT_BYTES_MAX} bytes", self.name());
         }
+        self.check_values(all)?;
         if self.growth == Growth::Steps && !self.folds {
             return match bytes.iter().find(|steps| **steps > STEPS_MAX) {
                 Some(steps) => resources_err!("{} of such long texts takes {steps} steps; at most {STEPS_MAX}", self.name()),
@@ -205,6 +222,7 @@ impl ScalarUDFImpl for Bounded {
             // As a column, the result can hold its memory.
             *first = ColumnarValue::Array(first.to_array(args.number_rows)?);
             bytes = self.growth.bytes(&args.args, args.number_rows)?;
+            self.check_values(bytes.iter().copied().fold(0, u64::saturating_add))?;
         }
         let mut holder = SessionMemory::of(&args.config_options).holder(self.name());
         let result = if self.growth.is_close() {

@@ -209,10 +209,13 @@ fn written(style: Style, arguments: &[ColumnarValue], rows: usize) -> Result<Vec
     Ok(each.collect())
 }
 
-/// The most values of a series. One that goes the other way than its step is empty.
+/// The most values of a series. One that goes the other way than its step is empty, and one without a step is refused by the function.
 fn values_between(from: i128, to: i128, by: i128) -> u64 {
+    if by == 0 {
+        return 0;
+    }
     let (way, step) = if by < 0 { (from.saturating_sub(to), by.saturating_neg()) } else { (to.saturating_sub(from), by) };
-    if way < 0 { 0 } else { u64::try_from(way / step.max(1) + 1).unwrap_or(u64::MAX) }
+    if way < 0 { 0 } else { u64::try_from(way / step + 1).unwrap_or(u64::MAX) }
 }
 
 fn at(sizes: &Option<Sizes>, row: usize) -> u64 {
@@ -317,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_has_no_values_where_it_has_no_end_or_goes_the_other_way() {
+    fn a_series_has_no_values_where_it_has_no_end_or_no_step_or_goes_the_other_way() {
         let bytes = |values: [Option<i64>; 3]| {
             let arguments = values.map(|value| ColumnarValue::Scalar(ScalarValue::Int64(value)));
             Growth::Series.bytes(&arguments, 1).unwrap()[0] / VALUE_BYTES
@@ -328,6 +331,7 @@ mod tests {
             assert_eq!(bytes(none), 0, "{none:?}");
         }
         assert_eq!(bytes([Some(i64::MIN), Some(i64::MAX), Some(1)]), u64::MAX / VALUE_BYTES);
+        assert_eq!(bytes([Some(i64::MIN), Some(i64::MAX), Some(0)]), 0);
         let end = |ms| ColumnarValue::Scalar(ScalarValue::TimestampMillisecond(ms, None));
         let minute = ColumnarValue::Scalar(ScalarValue::new_interval_mdn(0, 0, 60_000_000_000));
         let minutes = |to| Growth::Series.bytes(&[end(Some(0)), end(to), minute.clone()], 1).unwrap()[0] / VALUE_BYTES;

@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use datafusion::common::{Result, exec_err};
 
-use super::Style;
+use super::style::Style;
 
 /// The most characters that a value is padded to, and the most digits behind its point.
 const SIZE_MAX: usize = 1_000;

@@ -2,8 +2,8 @@
 
 use datafusion::common::{Result, exec_err};
 
-use super::Style;
 use super::parse::{Align, Spec};
+use super::style::Style;
 
 /// The most digits before a float's point, with its sign.
 const FLOAT_DIGITS: usize = 310;

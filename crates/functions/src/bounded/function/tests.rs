@@ -4,7 +4,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use pithead_model::Blame;
+use pithead_model::{Blame, FaultKind};
 
 use crate::{EngineOptions, fault_from_datafusion, session_state};
 
@@ -71,6 +71,47 @@ async fn what_does_not_fit_is_refused_before_it_is_made() {
         assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
     }
     assert_eq!(pool.reserved(), 0);
+}
+
+/// No memory is enough for them, so nobody is told to give more.
+#[tokio::test]
+async fn series_with_more_values_than_lists_have_are_refused() {
+    let (context, pool) = context(64 << 20);
+    for call in [
+        "range(-9223372036854775808, 9223372036854775807)",
+        "generate_series(0, id * 3000000000)",
+        "generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2030-01-01', INTERVAL '1 microsecond')",
+    ] {
+        let frame = context.sql(&format!("SELECT {call}, id FROM {ROWS}")).await.unwrap();
+        let fault = fault_from_datafusion(frame.collect().await.expect_err(call));
+        assert_eq!((fault.blame, fault.kind), (Blame::Limit, FaultKind::Other), "{call}: {fault}");
+        assert!(fault.message.contains("makes more than 2147483647 values"), "{call}: {fault}");
+    }
+    assert_eq!(pool.reserved(), 0);
+}
+
+/// A regression: memory for as many steps as there are nanoseconds was asked for first.
+#[tokio::test]
+async fn series_without_a_step_are_the_users_fault() {
+    let (context, _) = context(64 << 20);
+    for series in [
+        "SELECT range(0, 10, 0)",
+        "SELECT generate_series(0, 10000000000, 0)",
+        "SELECT range(0, 10000000000, id - id) FROM range(9) AS t(id)",
+        "SELECT generate_series(DATE '2024-01-01', DATE '2024-02-01', INTERVAL '0 day')",
+        "SELECT range(TIMESTAMP '2024-01-01', TIMESTAMP '2024-02-01', INTERVAL '0 day')",
+        "SELECT * FROM range(0, 10, 0)",
+        "SELECT * FROM generate_series(DATE '2024-01-01', DATE '2024-02-01', INTERVAL '0 day')",
+        "SELECT * FROM range(TIMESTAMP '2024-01-01', TIMESTAMP '2024-02-01', INTERVAL '0 day')",
+    ] {
+        let error = match context.sql(series).await {
+            Ok(frame) => frame.collect().await.expect_err(series),
+            Err(error) => error,
+        };
+        let fault = fault_from_datafusion(error);
+        assert_eq!(fault.blame, Blame::User, "{series}: {fault}");
+        assert!(fault.message.to_lowercase().contains("step"), "{series}: {fault}");
+    }
 }
 
 /// Each of these makes gigabytes of a few bytes; neither a plan nor a run may.
