@@ -185,7 +185,7 @@ pub fn is_as_read(present: &Dataset, read: &Dataset) -> bool {
     present.id == read.id && present.schema == read.schema && present.partitions == read.partitions
 }
 
-fn check_as_read(name: &DatasetName, manifest: &Manifest, read: &Dataset) -> Result<(), Fault> {
+pub(crate) fn check_as_read(name: &DatasetName, manifest: &Manifest, read: &Dataset) -> Result<(), Fault> {
     match manifest.datasets.get(&name.dataset) {
         Some(present) if is_as_read(present, read) => Ok(()),
         _ => {

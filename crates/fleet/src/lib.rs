@@ -21,6 +21,9 @@ mod looking;
 mod moving;
 mod placement;
 mod relay;
+mod rename;
+#[cfg(test)]
+mod rename_tests;
 #[cfg(test)]
 mod replaced_tests;
 mod restore;
@@ -39,5 +42,6 @@ pub use log::{LogChange, LogEntry, log};
 pub use moving::{AwayDrive, LostPartition, Mending, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
 pub use placement::place;
 pub use relay::relay;
+pub use rename::{Rename, check_free};
 pub use restore::Restored;
 pub use snapshot::{Snapshot, VersionedDataset};

@@ -43,6 +43,10 @@ pub enum LogChange {
     Merged,
     /// The same rows on other drives.
     Moved,
+    /// The same rows, which another dataset had that is there no more.
+    Renamed,
+    /// A dataset that is there no more, as another one has its rows.
+    RenamedAway,
     /// A view that was not there before.
     ViewCreated,
     /// A view with another query.
@@ -77,6 +81,8 @@ impl LogChange {
             Self::Altered => "altered",
             Self::Merged => "runs merged",
             Self::Moved => "moved",
+            Self::Renamed => "renamed",
+            Self::RenamedAway => "renamed away",
             Self::ViewCreated => "view created",
             Self::ViewReplaced => "view replaced",
             Self::ViewDropped => "view dropped",
@@ -132,10 +138,11 @@ fn entry(now: &ToldVersion, name: Option<&str>, change: LogChange) -> LogEntry {
 
 fn changes(before: &ToldVersion, now: &ToldVersion, seen: &SeenRuns) -> Vec<LogEntry> {
     let names: BTreeSet<&String> = before.datasets.keys().chain(now.datasets.keys()).collect();
-    let mut found: Vec<LogEntry> = names
-        .into_iter()
-        .filter_map(|name| dataset_change(now, name, before.datasets.get(name), now.datasets.get(name), seen))
-        .collect();
+    let told = |name: &String| {
+        let change = dataset_change(now, name, before.datasets.get(name), now.datasets.get(name), seen);
+        change.map(|entry| renamed(before, now, entry))
+    };
+    let mut found: Vec<LogEntry> = names.into_iter().filter_map(told).collect();
     found.extend(view_changes(before, now));
     let attached: BTreeSet<&String> = before.attaching.keys().chain(now.attaching.keys()).collect();
     let attached = attached.into_iter().filter(|name| before.attaching.get(*name) != now.attaching.get(*name));
@@ -182,6 +189,24 @@ fn dataset_change(
         rows_removed: rows(before).saturating_sub(rows(now)),
         ..entry(version, Some(name), change)
     })
+}
+
+/// The entry as it is told where its dataset has the runs of another one that went, or that came.
+fn renamed(before: &ToldVersion, now: &ToldVersion, entry: LogEntry) -> LogEntry {
+    let name = entry.name.as_deref().unwrap_or_default();
+    let (own, others, kept_by, change) = match entry.change {
+        LogChange::Created => (now.datasets.get(name), &before.datasets, now, LogChange::Renamed),
+        LogChange::Dropped => (before.datasets.get(name), &now.datasets, before, LogChange::RenamedAway),
+        _ => return entry,
+    };
+    let is_twin = |own: &ToldDataset, (name, other): (&String, &ToldDataset)| {
+        let rows = |dataset: &ToldDataset| (dataset.rows, dataset.runs_hash, dataset.columns_hash);
+        own.runs_hash != 0 && rows(own) == rows(other) && !kept_by.datasets.contains_key(name)
+    };
+    match own.is_some_and(|own| others.iter().any(|other| is_twin(own, other))) {
+        true => LogEntry { change, rows_added: 0, rows_removed: 0, ..entry },
+        false => entry,
+    }
 }
 
 /// Whether runs took the place of others that a version of before had already. Only a restore brings such runs back.
@@ -299,6 +324,28 @@ mod tests {
         let told: Vec<_> =
             told(&[of(1, 10, 7), of(2, 10, 8), of(3, 10, 8), of(4, 12, 8)]).into_iter().map(|told| told.2).collect();
         assert_eq!(told, ["created", "altered", "nothing", "appended"]);
+    }
+
+    #[test]
+    fn another_name_for_the_same_runs_is_told() {
+        let of = |number: u64, name: &str, id: u64, runs_hash: u64| {
+            let mut version = version(number, &[(name, id, 10, 2)]);
+            version.datasets.values_mut().for_each(|dataset| dataset.runs_hash = runs_hash);
+            version
+        };
+        let versions = [of(1, "a", 1, 7), of(2, "b", 2, 7), of(3, "c", 3, 8), of(4, "d", 4, 8)];
+        let told: Vec<_> = told(&versions).into_iter().map(|(version, name, change, ..)| (version, name, change)).collect();
+        let entry = |version, name: &str, change| (version, Some(name.to_owned()), change);
+        let expected = [
+            entry(1, "a", "created"),
+            entry(2, "a", "renamed away"),
+            entry(2, "b", "renamed"),
+            entry(3, "b", "dropped"),
+            entry(3, "c", "created"),
+            entry(4, "c", "renamed away"),
+            entry(4, "d", "renamed"),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
 use crate::message::{Malformed, Message};
 use crate::options::options;
 use crate::portal::{Portal, Prepared};
+use crate::savepoints::Savepoints;
 use crate::serve::{Entrance, Front};
 use crate::settings::{ClientSettings, Effect, is_of_host, of_later_blocks};
 use crate::sql_state::{
@@ -71,6 +72,8 @@ pub(crate) struct Talk {
     pub(crate) session: Arc<Session>,
     pub(crate) settings: Arc<ClientSettings>,
     pub(crate) transaction: Transaction,
+    /// Of the block that is open; outside of one, what the last one left.
+    pub(crate) savepoints: Savepoints,
     pub(crate) block_settings: BlockSettings,
     /// The values that settings of the host had at the beginning, of those that the client has set since.
     pub(crate) host_first: BTreeMap<String, String>,
@@ -102,6 +105,7 @@ impl Talk {
             session,
             settings,
             transaction: Transaction::None,
+            savepoints: Savepoints::default(),
             block_settings: BlockSettings::default(),
             host_first: BTreeMap::new(),
             statements: HashMap::new(),

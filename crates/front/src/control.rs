@@ -30,10 +30,8 @@ impl Talk {
                 self.begin(*block)?;
                 *tag
             }
-            StatementKind::Savepoint(tag) => {
-                self.transaction.savepoint(tag)?;
-                *tag
-            }
+            StatementKind::Savepoint(name) => self.set_savepoint(name)?,
+            StatementKind::Release(name) => self.release_savepoint(name)?,
             StatementKind::Set { name, value, local } => {
                 self.set_one(name, value, *local).await?;
                 "SET"
@@ -91,6 +89,7 @@ impl Talk {
         let (is_new, repeatable) = (self.transaction == Transaction::None, block.isolation.is_some_and(is_more));
         let notice = self.transaction.begin(repeatable, read_only)?;
         if is_new {
+            self.savepoints.clear();
             self.settings.set_block(isolation.as_deref(), Some(read_only));
         }
         self.notice(notice);
@@ -132,6 +131,7 @@ impl Talk {
     fn begin_again(&mut self, next: Option<(Option<String>, bool)>) -> Result<(), Complaint> {
         if let Some((isolation, read_only)) = next {
             self.transaction.begin(false, read_only)?;
+            self.savepoints.clear();
             self.settings.set_block(isolation.as_deref(), Some(read_only));
         }
         Ok(())

@@ -4,10 +4,10 @@ use crate::copy::Copy;
 use crate::cursor::{Declare, Fetch, closed};
 use crate::drop_schema::DropSchema;
 use crate::error::Complaint;
-use crate::lexer::{Token, tokens};
+use crate::lexer::{Token, TokenKind, tokens};
 use crate::set::{characteristics, reset, set, show};
 use crate::sql_prepared::{ExecutePrepared, Prepare};
-use crate::sql_state::NOT_SUPPORTED;
+use crate::sql_state::{NOT_SUPPORTED, SYNTAX};
 
 /// What CREATE INDEX is answered with. Indexes change no answer, so there is nothing to do, and a warning says so.
 pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
@@ -41,10 +41,12 @@ pub(crate) enum StatementKind {
     Rollback {
         chain: bool,
     },
-    /// SAVEPOINT and RELEASE, by their tags.
-    Savepoint(&'static str),
-    /// ROLLBACK TO a savepoint.
-    RollbackTo,
+    /// SAVEPOINT, by its name.
+    Savepoint(String),
+    /// RELEASE of one.
+    Release(String),
+    /// ROLLBACK TO one.
+    RollbackTo(String),
     /// SET name = value; the name is in small letters. `local`: until the block ends.
     Set {
         name: String,
@@ -117,10 +119,12 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
             );
         }
         "commit" | "end" => StatementKind::Commit { chain: chains(&rest()) },
-        "rollback" if rest().iter().any(|token| token.is("to")) => StatementKind::RollbackTo,
+        "rollback" if rest().iter().any(|token| token.is("to")) => {
+            StatementKind::RollbackTo(savepoint(rest().into_iter().skip_while(|token| !token.is("to")).skip(1))?)
+        }
         "rollback" | "abort" => StatementKind::Rollback { chain: chains(&rest()) },
-        "savepoint" => StatementKind::Savepoint("SAVEPOINT"),
-        "release" => StatementKind::Savepoint("RELEASE"),
+        "savepoint" => StatementKind::Savepoint(savepoint(rest().into_iter())?),
+        "release" => StatementKind::Release(savepoint(rest().into_iter())?),
         "set" => set(&rest())?,
         "show" => show(&rest()),
         "reset" => reset(&rest()),
@@ -154,6 +158,18 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
     })
 }
 
+/// The name of a savepoint, before which the word may stand.
+fn savepoint(rest: impl Iterator<Item = Token>) -> Result<String, Complaint> {
+    let rest: Vec<Token> = rest.filter(|token| !token.is_sign(';')).collect();
+    let named = match rest.as_slice() {
+        [name] => Some(name),
+        [word, name] if word.is("savepoint") => Some(name),
+        _ => None,
+    };
+    let named = named.filter(|name| matches!(name.kind, TokenKind::Word(_) | TokenKind::Name(_)));
+    named.map(Token::text).ok_or_else(|| Complaint::error(SYNTAX, "expected the name of a savepoint"))
+}
+
 fn copy(sql: &str) -> Result<StatementKind, Complaint> {
     let copy = Box::new(Copy::read(sql)?);
     Ok(if copy.is_in { StatementKind::CopyIn(copy) } else { StatementKind::CopyOut(copy) })
@@ -177,6 +193,7 @@ fn statement(verb: &str, rest: &str) -> StatementKind {
     // CREATE TABLE … AS has rows to count, as with PostgreSQL.
     let tag = match verb {
         "create" if is_of("view") => "CREATE VIEW",
+        "alter" if is_of("view") => "ALTER VIEW",
         "drop" if is_of("view") => "DROP VIEW",
         "create" if is_of("function") => "CREATE FUNCTION",
         "drop" if is_of("function") => "DROP FUNCTION",
@@ -223,6 +240,13 @@ mod tests {
             ("SELECT 1", StatementKind::Statement { tag: "SELECT", writes: false }),
             ("COMMIT AND CHAIN", StatementKind::Commit { chain: true }),
             ("abort and no chain", StatementKind::Rollback { chain: false }),
+            ("SAVEPOINT \"My S\";", StatementKind::Savepoint("My S".into())),
+            ("release savepoint S", StatementKind::Release("s".into())),
+            ("RELEASE savepoint", StatementKind::Release("savepoint".into())),
+            ("ROLLBACK WORK TO SAVEPOINT s", StatementKind::RollbackTo("s".into())),
+            ("rollback to S;", StatementKind::RollbackTo("s".into())),
+            ("ALTER VIEW v RENAME TO w", StatementKind::Statement { tag: "ALTER VIEW", writes: true }),
+            ("ALTER TABLE t RENAME TO \"view\"", StatementKind::Statement { tag: "ALTER TABLE", writes: true }),
             ("DISCARD PLANS", StatementKind::Discard("DISCARD PLANS")),
             ("SET ROLE NONE", set("role", "none")),
             ("SET SESSION AUTHORIZATION \"Me\"", set("session_authorization", "Me")),
@@ -268,6 +292,9 @@ mod tests {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }
         assert!(kind("SET x").is_err());
+        for sql in ["SAVEPOINT", "RELEASE;", "ROLLBACK TO", "SAVEPOINT 's'", "SAVEPOINT a b"] {
+            assert_eq!(kind(sql).unwrap_err().code, SYNTAX, "{sql}");
+        }
         assert!(matches!(kind("drop schema lab").unwrap(), StatementKind::DropSchema(_)));
         // A regression: they ended the block that was open.
         for sql in ["COMMIT PREPARED 'x'", "rollback /* of */ prepared 'x'"] {

@@ -42,6 +42,7 @@ mod options;
 mod portal;
 mod reply;
 mod rows;
+mod savepoints;
 mod scram;
 mod search_path;
 mod serve;

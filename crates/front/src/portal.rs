@@ -146,8 +146,8 @@ impl Talk {
             }
             StatementKind::Commit { chain } => self.commit(*chain).await,
             StatementKind::Rollback { chain } => self.rollback(*chain).await,
-            StatementKind::RollbackTo => {
-                self.transaction.rollback_to()?;
+            StatementKind::RollbackTo(name) => {
+                self.rollback_to_savepoint(name)?;
                 Ok(Started::Done("ROLLBACK".to_owned()))
             }
             _ => {

@@ -21,6 +21,7 @@ pub(crate) const WRONG_SETTING: SqlState = "22023";
 pub(crate) const FIXED_SETTING: SqlState = "55P02";
 pub(crate) const UNKNOWN_STATEMENT: SqlState = "26000";
 pub(crate) const UNKNOWN_PORTAL: SqlState = "34000";
+pub(crate) const UNKNOWN_SAVEPOINT: SqlState = "3B001";
 pub(crate) const UNKNOWN_SCHEMA: SqlState = "3F000";
 pub(crate) const DEPENDED_ON: SqlState = "2BP01";
 pub(crate) const KNOWN_STATEMENT: SqlState = "42P05";
@@ -86,7 +87,7 @@ const WORDS: [(&str, SqlState); 106] = [
     ("Invalid HexStringLiteral", WRONG_TEXT),
     ("SingleQuotedByteStringLiteral", WRONG_TEXT),
     // Forms of statements.
-    ("RecursionLimitExceeded", "54001"),
+    ("statement is nested too deeply", "54001"),
     ("returned more than one row", "21000"),
     ("several rows say what the same row", "21000"),
     ("the statement has the parameter", "42P02"),
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(code(Blame::Bug, FaultKind::Other, "LIMIT must be >= 0"), "XX000");
         assert_eq!(code(Blame::Unsupported, FaultKind::Other, "Unsupported SQL type nothing"), "42704");
         assert_eq!(code(Blame::User, FaultKind::Other, "Insert-on clause not supported"), NOT_SUPPORTED);
-        assert_eq!(code(Blame::User, FaultKind::Syntax, "SQL error: RecursionLimitExceeded (current limit: 50)"), "54001");
+        assert_eq!(code(Blame::User, FaultKind::Syntax, "statement is nested too deeply"), "54001");
         let no_column = |message: &str| code(Blame::User, FaultKind::NoColumn, message);
         assert_eq!(no_column("No field named nothing. Valid fields are t.id, t.name"), "42703");
         assert_eq!(no_column("No field named main.t.nothing.\nValid fields are t.id, t.name."), "42703");

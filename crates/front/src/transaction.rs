@@ -12,10 +12,10 @@ pub(crate) enum Transaction {
     /// In none.
     #[default]
     None,
-    /// In one; `wrote`: a statement of it has written; `read_only`: none may.
-    Open { wrote: bool, read_only: bool },
+    /// In one; `writes`: statements of it that have written; `read_only`: none may.
+    Open { writes: u32, read_only: bool },
     /// In one of which a statement failed.
-    Failed { wrote: bool, read_only: bool },
+    Failed { writes: u32, read_only: bool },
 }
 
 impl Transaction {
@@ -32,7 +32,7 @@ impl Transaction {
     pub(crate) fn begin(&mut self, repeatable: bool, read_only: bool) -> Result<Option<Complaint>, Complaint> {
         match self {
             Transaction::None => {
-                *self = Transaction::Open { wrote: false, read_only };
+                *self = Transaction::Open { writes: 0, read_only };
                 Ok(repeatable.then(is_read_committed))
             }
             Transaction::Open { .. } => Ok(Some(Complaint::warning("25001", "there is already a transaction in progress"))),
@@ -67,8 +67,8 @@ impl Transaction {
         match std::mem::take(self) {
             Transaction::None => Ok(("COMMIT", Some(none()))),
             Transaction::Open { .. } => Ok(("COMMIT", None)),
-            Transaction::Failed { wrote: false, .. } => Ok(("ROLLBACK", None)),
-            Transaction::Failed { wrote: true, .. } => Err(kept()),
+            Transaction::Failed { writes: 0, .. } => Ok(("ROLLBACK", None)),
+            Transaction::Failed { .. } => Err(kept()),
         }
     }
 
@@ -76,30 +76,27 @@ impl Transaction {
     pub(crate) fn rollback(&mut self) -> Result<Option<Complaint>, Complaint> {
         match std::mem::take(self) {
             Transaction::None => Ok(Some(none())),
-            Transaction::Open { wrote: false, .. } | Transaction::Failed { wrote: false, .. } => Ok(None),
-            Transaction::Open { wrote: true, .. } | Transaction::Failed { wrote: true, .. } => Err(kept()),
+            Transaction::Open { writes: 0, .. } | Transaction::Failed { writes: 0, .. } => Ok(None),
+            Transaction::Open { .. } | Transaction::Failed { .. } => Err(kept()),
         }
     }
 
-    /// SAVEPOINT and RELEASE, which mean something within a block only.
-    pub(crate) fn savepoint(self, tag: &str) -> Result<(), Complaint> {
+    /// The statements of the block that have written, for one that means something within a block only.
+    pub(crate) fn writes_in_block(self, tag: &str) -> Result<u32, Complaint> {
         match self {
             Transaction::None => Err(Complaint::error("25P01", format!("{tag} can only be used in transaction blocks"))),
-            Transaction::Open { .. } => Ok(()),
-            Transaction::Failed { .. } => Err(failed()),
+            Transaction::Open { writes, .. } | Transaction::Failed { writes, .. } => Ok(writes),
         }
     }
 
-    /// ROLLBACK TO a savepoint: the block goes on, unless something was written in it.
-    pub(crate) fn rollback_to(&mut self) -> Result<(), Complaint> {
-        match self {
-            Transaction::None => Err(Complaint::error("25P01", "ROLLBACK TO can only be used in transaction blocks")),
-            Transaction::Open { wrote: true, .. } | Transaction::Failed { wrote: true, .. } => Err(kept()),
-            Transaction::Open { wrote: false, .. } => Ok(()),
-            Transaction::Failed { wrote: false, read_only } => {
-                *self = Transaction::Open { wrote: false, read_only: *read_only };
+    /// ROLLBACK TO a savepoint, before which so many statements had written: the block goes on, unless another one has since.
+    pub(crate) fn rollback_to(&mut self, writes_then: u32) -> Result<(), Complaint> {
+        match *self {
+            Transaction::Open { writes, read_only } | Transaction::Failed { writes, read_only } if writes == writes_then => {
+                *self = Transaction::Open { writes, read_only };
                 Ok(())
             }
+            _ => Err(kept()),
         }
     }
 
@@ -108,7 +105,7 @@ impl Transaction {
     pub(crate) fn check(&self, writes: bool, many: bool) -> Result<Option<Complaint>, Complaint> {
         match self {
             Transaction::Failed { .. } => Err(failed()),
-            Transaction::Open { wrote: true, .. } if writes && !many => Err(Complaint::error(
+            Transaction::Open { writes: 1.., .. } if writes && !many => Err(Complaint::error(
                 NOT_SUPPORTED,
                 "a transaction here is one statement that writes, and this block has had one",
             )
@@ -116,7 +113,7 @@ impl Transaction {
                 "COMMIT first, run statements outside of a block (autocommit), or SET pithead.block_writes = 'many', so that each \
                  of a block is committed when it ends",
             )),
-            Transaction::Open { wrote: false, .. } if writes => Ok(Some(
+            Transaction::Open { writes: 0, .. } if writes => Ok(Some(
                 Complaint::warning("01000", "this statement is committed when it ends: ROLLBACK will not undo it")
                     .hint("a transaction here is one statement that writes"),
             )),
@@ -126,15 +123,15 @@ impl Transaction {
 
     /// A statement that writes has done so.
     pub(crate) fn wrote(&mut self) {
-        if let Transaction::Open { wrote, .. } = self {
-            *wrote = true;
+        if let Transaction::Open { writes, .. } = self {
+            *writes = writes.saturating_add(1);
         }
     }
 
     /// A statement has failed.
     pub(crate) fn fail(&mut self) {
-        if let Transaction::Open { wrote, read_only } = *self {
-            *self = Transaction::Failed { wrote, read_only };
+        if let Transaction::Open { writes, read_only } = *self {
+            *self = Transaction::Failed { writes, read_only };
         }
     }
 }
@@ -178,11 +175,16 @@ mod tests {
         assert_eq!(block.check(false, false).unwrap_err().code, FAILED_TRANSACTION);
         assert_eq!(block.commit().unwrap().0, "ROLLBACK");
         assert!(block.commit().unwrap().1.is_some());
-        assert!(block.savepoint("SAVEPOINT").is_err());
+        assert!(block.writes_in_block("SAVEPOINT").is_err());
         block.begin(false, false).unwrap();
         block.fail();
-        block.rollback_to().unwrap();
+        block.rollback_to(0).unwrap();
         assert_eq!(block.status(), b'T');
+        block.wrote();
+        block.fail();
+        assert!(block.rollback_to(0).is_err() && block.status() == b'E', "what was written since stays");
+        block.rollback_to(1).unwrap();
+        assert_eq!((block.status(), block.writes_in_block("SAVEPOINT").unwrap()), (b'T', 1));
     }
 
     #[test]
@@ -192,7 +194,7 @@ mod tests {
         block.begin(false, true).unwrap();
         assert!(block.is_read_only(false));
         block.fail();
-        block.rollback_to().unwrap();
+        block.rollback_to(0).unwrap();
         assert!(block.is_read_only(false));
         block.set_read_only(false).unwrap();
         assert!(!block.is_read_only(true));

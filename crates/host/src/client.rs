@@ -217,8 +217,9 @@ impl Session {
             self.in_its_words(query)?;
         }
         match &mut parsed {
-            Parsed::Drop { names, .. } => names.iter_mut().for_each(|name| self.along_its_path(name)),
+            Parsed::Drop { names, .. } | Parsed::Truncate(names) => names.iter_mut().for_each(|name| self.along_its_path(name)),
             Parsed::DropView(dropped) => self.along_its_path(&mut dropped.name),
+            Parsed::Rename(renaming) => self.along_its_path(&mut renaming.name),
             Parsed::Alter(altering) => {
                 self.along_its_path(&mut altering.name);
                 if self.client.lock().is_some() {
@@ -318,6 +319,8 @@ impl Session {
             Parsed::Set { .. }
             | Parsed::Drop { .. }
             | Parsed::Alter(_)
+            | Parsed::Rename(_)
+            | Parsed::Truncate(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CreateView(_)

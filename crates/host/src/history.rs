@@ -29,9 +29,8 @@ pub(crate) enum History {
 
 /// Takes a statement for one of these if it begins so.
 pub(crate) fn read(tokens: &[TokenWithSpan]) -> Result<Option<History>, Fault> {
-    let is_part = |place: &usize| !is_gap(&tokens[*place]) && !matches!(tokens[*place].token, Token::SemiColon | Token::EOF);
-    let places: Vec<usize> = (0..tokens.len()).filter(is_part).collect();
-    let mut rest = Rest { tokens, places: &places, at: 0 };
+    let places = places(tokens);
+    let mut rest = Rest::new(tokens, &places);
     let read = if rest.take(&["SHOW", "LOG"]) {
         let domain = if rest.take(&["FROM"]) || rest.take(&["IN"]) { Some(rest.name("a domain")?) } else { None };
         History::Log(domain)
@@ -48,24 +47,35 @@ pub(crate) fn read(tokens: &[TokenWithSpan]) -> Result<Option<History>, Fault> {
     }
 }
 
+/// The places of the tokens that say something.
+pub(crate) fn places(tokens: &[TokenWithSpan]) -> Vec<usize> {
+    let is_part = |place: &usize| !is_gap(&tokens[*place]) && !matches!(tokens[*place].token, Token::SemiColon | Token::EOF);
+    (0..tokens.len()).filter(is_part).collect()
+}
+
 /// The tokens that are not read yet.
-struct Rest<'a> {
+pub(crate) struct Rest<'a> {
     tokens: &'a [TokenWithSpan],
     places: &'a [usize],
     at: usize,
 }
 
-impl Rest<'_> {
+impl<'a> Rest<'a> {
+    /// All of them.
+    pub(crate) fn new(tokens: &'a [TokenWithSpan], places: &'a [usize]) -> Self {
+        Self { tokens, places, at: 0 }
+    }
+
     fn token(&self, ahead: usize) -> Option<&TokenWithSpan> {
         self.places.get(self.at + ahead).map(|place| &self.tokens[*place])
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.at >= self.places.len()
     }
 
     /// Takes these words if they come next.
-    fn take(&mut self, words: &[&str]) -> bool {
+    pub(crate) fn take(&mut self, words: &[&str]) -> bool {
         let are_next = (0..).zip(words).all(|(ahead, wanted)| self.token(ahead).is_some_and(|token| is_word(token, wanted)));
         self.at += if are_next { words.len() } else { 0 };
         are_next
@@ -77,15 +87,21 @@ impl Rest<'_> {
         Ok(name)
     }
 
-    fn restore(&mut self) -> Result<History, Fault> {
-        const FORM: &str = "RESTORE [TABLE|DOMAIN] name TO VERSION AS OF 12, or TO TIMESTAMP AS OF '2026-11-24 10:00:00'";
-        let is_domain = self.take(&["DOMAIN"]) || self.take(&["SCHEMA"]);
-        let _ = !is_domain && self.take(&["TABLE"]);
+    /// The parts of a name, with points between them.
+    pub(crate) fn names(&mut self) -> Result<Vec<String>, Fault> {
         let mut name = vec![self.name("a name")?];
         while self.token(0).is_some_and(|token| token.token == Token::Period) {
             self.at += 1;
             name.push(self.name("a name")?);
         }
+        Ok(name)
+    }
+
+    fn restore(&mut self) -> Result<History, Fault> {
+        const FORM: &str = "RESTORE [TABLE|DOMAIN] name TO VERSION AS OF 12, or TO TIMESTAMP AS OF '2026-11-24 10:00:00'";
+        let is_domain = self.take(&["DOMAIN"]) || self.take(&["SCHEMA"]);
+        let _ = !is_domain && self.take(&["TABLE"]);
+        let name = self.names()?;
         self.take(&["TO"]);
         if self.take(&["VERSION"]) {
             self.take(&["AS", "OF"]);

@@ -64,6 +64,7 @@ mod precedence;
 mod pushdown;
 mod query;
 mod query_plan;
+mod renaming;
 mod repeated;
 mod replan;
 mod row_inserts;
@@ -82,6 +83,7 @@ mod summarize;
 mod table;
 mod timeout;
 mod tokens;
+mod truncating;
 #[cfg(test)]
 mod two_hosts_tests;
 mod views;

@@ -41,6 +41,8 @@ impl Statement {
             Parsed::Set { .. }
             | Parsed::Drop { .. }
             | Parsed::Alter(_)
+            | Parsed::Rename(_)
+            | Parsed::Truncate(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CreateView(_)

@@ -43,6 +43,7 @@ use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
 use crate::{
     Client, Commitment, Frames, Host, Parameters, PlanLine, Settings, explain, functions, settings, summarize, tokens,
+    truncating,
 };
 
 /// A client's connection to a host: its settings, and the statements it runs.
@@ -259,6 +260,11 @@ impl Session {
                 parameters.refuse("ALTER TABLE")?;
                 self.alter(altering, commitment).await
             }
+            Parsed::Truncate(names) => {
+                parameters.refuse("TRUNCATE")?;
+                truncating::truncate_tables(self, names, commitment).await
+            }
+            Parsed::Rename(renaming) => renaming.run(self, parameters, commitment).await,
             Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
             Parsed::CopyFrom { name, columns, file } => {
                 parameters.refuse("COPY … FROM")?;

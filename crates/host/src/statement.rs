@@ -14,8 +14,10 @@ use crate::file_tables::{name_files, reads_files};
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
 use crate::operators::{refuse_what_is_too_deep, refuse_what_is_too_wide};
+use crate::renaming::{self, Renaming};
 use crate::schemas::CATALOG;
 use crate::tokens::{Places, is_gap, is_word, parts, read, token_at, tokens};
+use crate::truncating::several;
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_returning};
 use crate::{
@@ -49,6 +51,10 @@ pub(crate) enum Parsed {
     },
     /// ALTER TABLE.
     Alter(Box<Altering>),
+    /// ALTER TABLE and ALTER VIEW … RENAME TO.
+    Rename(Renaming),
+    /// TRUNCATE of several tables.
+    Truncate(Vec<Named>),
     /// COPY of a query's rows, or of a dataset's, into a file.
     CopyTo { query: Syntax, file: CopyFile },
     /// COPY of files into a dataset, whose columns may be named.
@@ -73,7 +79,12 @@ impl Parsed {
         match self {
             Parsed::Set { .. } => "set",
             Parsed::Drop { .. } | Parsed::DropFunction(_) | Parsed::DropView(_) => "drop",
-            Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) | Parsed::CreateView(_) => "write",
+            Parsed::Write { .. }
+            | Parsed::Alter(_)
+            | Parsed::Rename(_)
+            | Parsed::Truncate(_)
+            | Parsed::CreateFunction(_)
+            | Parsed::CreateView(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } | Parsed::Substrait { .. } => "explain",
             Parsed::History(history) => history.kind(),
@@ -115,6 +126,9 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     }
     if let Some(history) = history::read(&tokens)? {
         return Ok(Parsed::History(history));
+    }
+    if let Some(renaming) = renaming::read(&tokens) {
+        return Ok(Parsed::Rename(renaming));
     }
     if let Some(copying) = copying::read(&tokens)? {
         return copied(copying, parameters);
@@ -272,6 +286,11 @@ fn told_apart(mut statement: Syntax) -> Result<Parsed, Fault> {
             Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
+                if let Sql::Truncate(truncate) = &mut statement
+                    && let Some(names) = several(truncate)?
+                {
+                    return Ok(Parsed::Truncate(names));
+                }
                 let layout = Layout::take(&mut statement)?;
                 let returning = take_returning(&mut statement)?;
                 let returning = returning.map(|query| Box::new(mended(Syntax::Statement(Box::new(query)))));

@@ -5,7 +5,9 @@ mod creating;
 mod definition;
 mod in_full;
 mod reading;
+mod renaming;
 
-pub(crate) use creating::{create, drop_view};
+pub(crate) use creating::{create, drop_view, no_view};
 pub(crate) use definition::{DroppedView, ViewDefinition, read};
 pub(crate) use reading::{Expander, ViewTable, ViewsRead, refuse_broken, table};
+pub(crate) use renaming::ViewRename;

@@ -98,6 +98,36 @@ fn blocks_hold_one_statement_that_writes_and_say_so() {
 }
 
 #[test]
+fn savepoints_are_known_by_their_names() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    let replies = client.query("BEGIN; SAVEPOINT a; SAVEPOINT \"B\"; RELEASE SAVEPOINT \"B\"; ROLLBACK TO SAVEPOINT A");
+    assert_eq!(tags(&replies), ["BEGIN", "SAVEPOINT", "SAVEPOINT", "RELEASE", "ROLLBACK"]);
+    for sql in ["RELEASE b", "ROLLBACK TO \"B\"", "ROLLBACK WORK TO SAVEPOINT unknown"] {
+        let replies = client.query(sql);
+        assert_eq!((code(&replies).as_deref(), replies.last().unwrap().1.as_slice()), (Some("3B001"), &b"E"[..]), "{sql}");
+        assert_eq!(client.query("ROLLBACK TO a").last().unwrap().1, b"T", "{sql}: the block goes on");
+    }
+    assert_eq!(code(&client.query("SELECT nothing")).as_deref(), Some("42703"));
+    assert_eq!(code(&client.query("RELEASE a")).as_deref(), Some("25P02"));
+    assert_eq!(client.query("ROLLBACK").last().unwrap().1, b"I");
+    assert_eq!(code(&client.query("BEGIN; ROLLBACK TO a")).as_deref(), Some("3B001"), "it was of the block before");
+    client.query("ROLLBACK");
+    // What was written before a savepoint does not bear on what went wrong after it.
+    client.query("BEGIN; SAVEPOINT a; CREATE TABLE w AS SELECT 1 AS a; SAVEPOINT b");
+    assert_eq!(code(&client.query("SELECT nothing")).as_deref(), Some("42703"));
+    assert_eq!(code(&client.query("ROLLBACK TO a")).as_deref(), Some("0A000"), "the table stays");
+    assert_eq!(client.query("ROLLBACK TO b").last().unwrap().1, b"T");
+    assert_eq!(tags(&client.query("COMMIT")), ["COMMIT"]);
+    assert_eq!(tags(&client.query("ALTER TABLE w RENAME TO x")), ["ALTER TABLE"]);
+    assert_eq!(tags(&client.query("CREATE VIEW v AS SELECT a FROM x")), ["CREATE VIEW"]);
+    assert_eq!(tags(&client.query("ALTER VIEW v RENAME TO y")), ["ALTER VIEW"]);
+    assert_eq!(rows(&client.query("SELECT a FROM y")), [["1"]]);
+    assert_eq!(code(&client.query("ALTER TABLE x RENAME TO y")).as_deref(), Some("42P07"));
+}
+
+#[test]
 fn only_its_own_statement_is_cancelled() {
     let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);

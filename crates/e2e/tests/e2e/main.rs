@@ -32,6 +32,7 @@ mod parameters;
 mod program;
 mod programs;
 mod random;
+mod renaming;
 mod replanning;
 mod restarts;
 mod sampling;

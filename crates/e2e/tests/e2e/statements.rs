@@ -99,7 +99,7 @@ fn what_cannot_be_done_is_refused() {
         let mut told = String::new();
         let cases = [
             ("CREATE TEMP VIEW v AS SELECT * FROM nation", Blame::Unsupported),
-            ("ALTER TABLE nation RENAME TO lands", Blame::Unsupported),
+            ("ALTER TABLE nation RENAME TO lab.nation", Blame::Unsupported),
             ("ALTER TABLE nation DROP COLUMN n_natoinkey", Blame::User),
             ("ALTER TABLE nation ADD COLUMN n_name INT", Blame::User),
             ("MERGE INTO nation USING nation AS s ON nation.n_regionkey = s.n_regionkey WHEN MATCHED THEN DELETE", Blame::User),

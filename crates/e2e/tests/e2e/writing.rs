@@ -257,7 +257,7 @@ fn columns_change_and_the_layout_stays() {
         let joined = "SELECT count(*) FROM t JOIN u ON t.key = u.k WHERE t.v = 'v' || (u.k + 1) AND w = 0.5";
         assert_eq!(number(&session, joined).await, 1000);
         for sql in
-            ["ALTER TABLE t DROP COLUMN key", "ALTER TABLE t ALTER COLUMN since TYPE VARCHAR", "ALTER TABLE t RENAME TO x"]
+            ["ALTER TABLE t DROP COLUMN key", "ALTER TABLE t ALTER COLUMN since TYPE VARCHAR", "ALTER TABLE t RENAME TO u"]
         {
             let fault = refusal(&session, sql).await;
             assert!(matches!(fault.blame, Blame::User | Blame::Unsupported) && fault.hint.is_some(), "{sql}: {fault}");

@@ -78,6 +78,11 @@ fn is_table(name: &DatasetName) -> Fault {
         .hint(format!("give the view another name; DROP TABLE {name} drops the table"))
 }
 
+/// A table where a view is meant.
+pub(crate) fn no_view(name: &DatasetName) -> Fault {
+    Fault::invalid(format!("{name} is a table, and no view")).hint("ALTER TABLE changes tables")
+}
+
 /// A change of a domain's views.
 struct ViewEdit {
     name: DatasetName,
@@ -90,8 +95,7 @@ impl ViewEdit {
     fn missing(&self, manifest: &Manifest) -> Fault {
         let name = &self.name;
         if manifest.datasets.contains_key(&name.dataset) {
-            let fault = Fault::invalid(format!("{name} is a table, and no view"));
-            return fault.hint(format!("DROP TABLE {name} drops it with its rows"));
+            return no_view(name).hint(format!("DROP TABLE {name} drops it with its rows"));
         }
         let known: Vec<String> = manifest.views.keys().map(|view| manifest.name(view).to_string()).collect();
         let near = near_names(&name.to_string(), known.iter().map(String::as_str));

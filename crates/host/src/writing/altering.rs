@@ -137,7 +137,9 @@ impl Change {
                 }
             }
             AlterTableOperation::RenameTable { .. } => {
-                return Err(unsupported("ALTER TABLE … RENAME TO").hint("CREATE TABLE new AS FROM old; DROP TABLE old"));
+                return Err(
+                    unsupported("ALTER TABLE … RENAME TO beside other changes").hint("write two statements, one for the name")
+                );
             }
             other => return Err(unsupported(&format!("ALTER TABLE … {other}")).hint(CHANGES)),
         })
