@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
 use pithead_cse::Cause;
@@ -10,14 +9,14 @@ use pithead_door::{
     Attachments, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, LoadRequest,
     ManifestReceipt, MergeRuns, OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
 };
-use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey, boxed};
 
 use crate::Array;
 use crate::directories::columns_key;
 use crate::opening::shared;
 use crate::{copying, load};
 
-#[async_trait]
+#[boxed]
 impl Door for Array {
     fn label(&self) -> &str {
         &self.inner.label

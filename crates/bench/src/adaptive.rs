@@ -60,7 +60,7 @@ pub enum AdaptivePart {
 }
 
 /// Measures, prints tables and writes the JSON. Runs itself again on one core, with the drives on another one.
-#[boxed(?Send)]
+#[boxed]
 pub async fn adaptive(options: &AdaptiveOptions) -> Result<(), Fault> {
     let wants = |part| options.only.is_empty() || options.only.contains(&part);
     let (wants_cells, wants_streams) = (wants(AdaptivePart::Cells), wants(AdaptivePart::Streams));

@@ -86,7 +86,7 @@ struct AttachSummary {
 }
 
 /// Measures, prints a table and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn attach(options: &AttachOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     let machine = Machine::here();

@@ -40,7 +40,7 @@ struct Pair {
 type Way = fn(&Pair) -> &QueryRun;
 
 /// Runs the demo and prints what stayed at the drives. A fault if an answer differs.
-#[boxed(?Send)]
+#[boxed]
 pub async fn demo(options: &DemoOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     println!("{}", Machine::here().line());

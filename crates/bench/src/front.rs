@@ -79,7 +79,7 @@ pub struct FrontOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn front(options: &FrontOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

@@ -75,7 +75,7 @@ pub(crate) struct Measured {
 }
 
 /// Measures, prints a table and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

@@ -42,7 +42,7 @@ pub struct LoadOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn load(options: &LoadOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

@@ -111,7 +111,7 @@ struct Stage {
 }
 
 /// Measures, prints tables and writes the JSON. However it ends, no process and no namespace is left.
-#[boxed(?Send)]
+#[boxed]
 pub async fn near_data(options: &NearDataOptions) -> Result<(), Fault> {
     let listen = |kind| signal(kind).map_err(|error| Fault::new(Blame::Device, format!("signals: {error}")));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);

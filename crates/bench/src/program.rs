@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pithead_model::{Blame, Fault, boxed};
+use futures::future::LocalBoxFuture;
+use pithead_model::{Blame, Fault};
 use pithead_program::{
     Argument, FolderServices, Limits, Module, ProgramError, Runtime, RuntimeOptions, Services, Signature, Value, decode_rows,
 };
@@ -112,8 +113,11 @@ struct ProgramSummary {
 }
 
 /// Measures, prints a table and writes the JSON.
-#[boxed(?Send)]
-pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
+pub fn program(options: &ProgramOptions) -> LocalBoxFuture<'_, Result<(), Fault>> {
+    Box::pin(measure_all(options))
+}
+
+async fn measure_all(options: &ProgramOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
     let bench = Bench::make(options).await?;

@@ -56,7 +56,7 @@ struct Beside {
 }
 
 /// Measures, prints tables and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn scan(options: &ScanOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

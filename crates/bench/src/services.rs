@@ -10,12 +10,14 @@ mod model;
 mod puts;
 mod queries;
 mod report;
+mod rows;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use futures::future::LocalBoxFuture;
 use pithead_embed::{BackgroundOrder, BackgroundStatus, DedupSettings, EmbedOptions, Target, background};
-use pithead_model::{Blame, Fault, boxed};
+use pithead_model::{Blame, Fault};
 use pithead_observe::ProcessUse;
 use pithead_policy::background::BackgroundPolicy;
 use rand::rngs::StdRng;
@@ -115,8 +117,11 @@ pub(crate) struct Alone {
 }
 
 /// Measures, prints tables and writes the JSON.
-#[boxed(?Send)]
-pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
+pub fn services(options: &ServicesOptions) -> LocalBoxFuture<'_, Result<(), Fault>> {
+    Box::pin(measure_all(options))
+}
+
+async fn measure_all(options: &ServicesOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
     // What is wrong is said before minutes of measuring.
@@ -247,7 +252,7 @@ impl<'a> Bench<'a> {
         }
         runs.sort_by(|a, b| a.latencies.mean_us.total_cmp(&b.latencies.mean_us));
         let measured = runs.swap_remove(runs.len() / 2);
-        println!("{}", report::line(&measured));
+        println!("{}", rows::line(&measured));
         Ok(measured)
     }
 

@@ -55,7 +55,7 @@ pub struct SoakOptions {
 }
 
 /// Runs it, prints what came out and writes the JSON. A wrong answer is an error.
-#[boxed(?Send)]
+#[boxed]
 pub async fn soak(options: &SoakOptions) -> Result<(), Fault> {
     println!("{}", Machine::here().line());
     let tables = options.directory.join(format!("tpch-{}", options.scale));

@@ -39,7 +39,7 @@ pub struct ThrottledOptions {
 }
 
 /// Measures, prints a table and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn throttled(options: &ThrottledOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());

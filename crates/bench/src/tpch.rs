@@ -67,7 +67,7 @@ struct Linked {
 }
 
 /// Measures, prints a table and writes the JSON.
-#[boxed(?Send)]
+#[boxed]
 pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
     println!("{}", Machine::here().line());

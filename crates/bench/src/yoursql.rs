@@ -11,9 +11,10 @@ mod questions;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
+use futures::future::LocalBoxFuture;
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::{LoadMode, LoadSpec, Session};
-use pithead_model::{Blame, Fault, boxed};
+use pithead_model::{Blame, Fault};
 use serde::Serialize;
 
 use crate::answers::difference;
@@ -131,8 +132,11 @@ impl YourSqlOptions {
 }
 
 /// Measures, prints tables and writes the JSON.
-#[boxed(?Send)]
-pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
+pub fn yoursql(options: &YourSqlOptions) -> LocalBoxFuture<'_, Result<(), Fault>> {
+    Box::pin(measure_all(options))
+}
+
+async fn measure_all(options: &YourSqlOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
     let runs = options.runs.max(1);

@@ -5,14 +5,13 @@ use std::sync::atomic::AtomicU64;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use pithead_model::PageSample;
+use pithead_model::{PageSample, boxed};
 
 use crate::pruning::conjuncts;
 use crate::read::ReadPlan;
@@ -64,7 +63,7 @@ pub(crate) struct SliceTable {
     pub(crate) feed: Feed,
 }
 
-#[async_trait]
+#[boxed]
 impl TableProvider for SliceTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.part.schema)

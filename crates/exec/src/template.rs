@@ -10,7 +10,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference, internal_err};
@@ -254,7 +253,7 @@ struct StandIn {
     schema: SchemaRef,
 }
 
-#[async_trait]
+#[boxed]
 impl TableProvider for StandIn {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)

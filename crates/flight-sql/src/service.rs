@@ -1,5 +1,6 @@
 //! [`Service`]: the methods of Flight, of which each reads a command and has it done.
 
+use pithead_model::boxed;
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightService;
@@ -7,7 +8,6 @@ use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
 };
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
@@ -83,7 +83,7 @@ fn not_served<T>(what: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!("{what} is not part of Flight SQL; statements are asked for by GetFlightInfo and DoGet")))
 }
 
-#[async_trait]
+#[boxed]
 impl FlightService for Service {
     type HandshakeStream = Answers<HandshakeResponse>;
     type ListFlightsStream = Answers<FlightInfo>;

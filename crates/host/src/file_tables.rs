@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,7 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_files::{CsvOptions, Format, WriteOptions};
 use pithead_load::FileRows;
-use pithead_model::{Blame, Fault, PAGE_ROWS, RESERVED};
+use pithead_model::{Blame, Fault, PAGE_ROWS, RESERVED, boxed};
 use pithead_syntax::walk_mut;
 
 use crate::copying;
@@ -257,7 +256,7 @@ struct FileTable {
     rows: Arc<FileRows>,
 }
 
-#[async_trait]
+#[boxed]
 impl TableProvider for FileTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(self.rows.schema())

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::Session as EngineSession;
 use datafusion::common::{DataFusionError, Result as EngineResult};
 use datafusion::execution::SessionState;
@@ -18,7 +17,7 @@ use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePa
 use pithead_fleet::{ConnectedDrive, Drives};
 use pithead_functions::{Registry, fault_from_datafusion, lone_leaf, measured_calls, ready_to_run};
 use pithead_load::Partitioner;
-use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
+use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan, boxed};
 use pithead_plan::{Input, RemoteScan, ReplanPoint, ResultShape, RollUp, SubPlan, Travelling, shape};
 use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
@@ -267,7 +266,7 @@ impl RemotePlanner {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl ExtensionPlanner for RemotePlanner {
     async fn plan_extension(
         &self,

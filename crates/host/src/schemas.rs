@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
@@ -12,7 +11,7 @@ use datafusion::logical_expr::{TableScan, TableType};
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::{Drives, Fleet, Snapshot, VersionedDataset};
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{Blame, DatasetName, Fault, boxed};
 use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
@@ -148,7 +147,7 @@ impl Domain {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
         let names = self.scope.snapshot.datasets().map(|found| found.name());
@@ -207,7 +206,7 @@ impl SchemaProvider for Domain {
 #[derive(Debug)]
 struct PostgresCatalog(Arc<Facts>);
 
-#[async_trait]
+#[boxed]
 impl SchemaProvider for PostgresCatalog {
     fn table_names(&self) -> Vec<String> {
         Vec::new()

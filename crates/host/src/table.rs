@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, internal_err};
@@ -11,7 +10,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pithead_fleet::VersionedDataset;
 use pithead_model::lasting::plain_columns;
-use pithead_model::{ColumnSummary, Dataset, Value};
+use pithead_model::{ColumnSummary, Dataset, Value, boxed};
 use pithead_plan::{DatasetFacts, Rest};
 
 /// Stands for a dataset in a logical plan, with its schema and statistics. It cannot be scanned: decomposing a plan puts
@@ -52,7 +51,7 @@ impl DatasetTable {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl TableProvider for DatasetTable {
     fn schema(&self) -> SchemaRef {
         plain_columns(&self.found.dataset().schema)

@@ -21,9 +21,7 @@ mod value;
 mod view;
 
 pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCosts};
-/// Put on an async function that other crates await: its future is boxed, so that it is compiled once, in the crate that
-/// defines it. A future that is not becomes part of whatever awaits it, and each program compiles it again.
-pub use async_recursion::async_recursion as boxed;
+pub use pithead_boxed::boxed;
 
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
 pub use counts::Counts;

@@ -8,7 +8,6 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -202,7 +201,7 @@ struct Reader<'a> {
     tables: Tables,
 }
 
-#[async_trait]
+#[boxed]
 impl SubstraitConsumer for Reader<'_> {
     async fn resolve_table_ref(&self, name: &TableReference) -> datafusion::common::Result<Option<Arc<dyn TableProvider>>> {
         match &self.tables {

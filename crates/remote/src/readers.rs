@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use pithead_device::{Device, Native};
 use pithead_exec::{SliceRef, SliceSource};
-use pithead_model::{Fault, SliceKey};
+use pithead_model::{Fault, SliceKey, boxed};
 use pithead_slice::SliceReader;
 
 /// The slices that are here, open.
@@ -20,7 +19,7 @@ pub(crate) struct Readers {
     device: Native,
 }
 
-#[async_trait]
+#[boxed]
 impl SliceSource for Readers {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         let reader = self.open.lock().get(&slice.key).cloned();

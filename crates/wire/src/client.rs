@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{FlightData, PutResult};
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::HeaderValue;
@@ -21,7 +20,7 @@ use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
 use pithead_model::{
     Blame, Directory, DriveId, Fault, HostState, Loaded, MESSAGE_BYTES_MAX, Manifest, Reply, SessionId, SessionProfile,
-    SliceKey,
+    SliceKey, boxed,
 };
 use serde::de::DeserializeOwned;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -264,7 +263,7 @@ async fn only<T>(answer: Response<Streaming<T>>) -> Result<T, Status> {
     answer.into_inner().message().await?.ok_or_else(|| Status::internal("an empty answer"))
 }
 
-#[async_trait]
+#[boxed]
 impl Door for FlightDoor {
     fn label(&self) -> &str {
         &self.label

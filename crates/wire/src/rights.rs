@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
@@ -12,7 +11,7 @@ use pithead_door::{
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
-    Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
+    Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey, boxed,
 };
 
 use crate::owners::Owners;
@@ -82,7 +81,7 @@ fn moves(current: &Manifest, next: &Manifest) -> bool {
     moved || !same
 }
 
-#[async_trait]
+#[boxed]
 impl Door for CheckedDoor {
     fn label(&self) -> &str {
         self.door.label()

@@ -8,7 +8,6 @@ use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
 };
-use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
 use pithead_door::{Door, Hello, OpenRequest, ReadsNothing, check_protocol};
 use pithead_entry::{Identity, Peer, ServeOptions, Shutdown};
@@ -257,7 +256,7 @@ fn not_served<T>(what: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!("pithead does not serve {what}; see ListActions, DoGet, DoPut and DoExchange")))
 }
 
-#[async_trait]
+#[boxed]
 impl FlightService for DoorService {
     type HandshakeStream = Answers<HandshakeResponse>;
     type ListFlightsStream = Answers<FlightInfo>;

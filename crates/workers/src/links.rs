@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use async_trait::async_trait;
 use datafusion::common::Result as EngineResult;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{ChannelResolver, WorkerChannel};
@@ -13,7 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use parking_lot::Mutex;
 use pithead_entry::ConnectOptions;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, boxed};
 use pithead_wire::channel;
 use tonic::body::Body;
 use tonic::transport::Channel;
@@ -73,7 +72,7 @@ impl fmt::Debug for Links {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl ChannelResolver for Links {
     async fn get_worker_client_for_url(&self, url: &Url) -> EngineResult<Box<dyn WorkerChannel>> {
         let (at, mut channel) = self.to(url).map_err(external)?;

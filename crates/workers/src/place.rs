@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as EngineResult};
@@ -151,7 +150,7 @@ impl Workers {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl Elsewhere for Workers {
     async fn place(&self, plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Placed, Fault> {
         self.divided(plan, state).await.map_err(fault_from_datafusion)
@@ -183,7 +182,7 @@ impl WorkerResolver for Urls {
 #[derive(Debug)]
 struct Planned(Arc<dyn ExecutionPlan>);
 
-#[async_trait]
+#[boxed]
 impl QueryPlanner for Planned {
     async fn create_physical_plan(&self, _plan: &LogicalPlan, _session: &dyn Session) -> EngineResult<Arc<dyn ExecutionPlan>> {
         Ok(Arc::clone(&self.0))

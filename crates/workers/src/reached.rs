@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -14,7 +13,7 @@ use datafusion_distributed::{
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use http::HeaderMap;
-use pithead_model::Blame;
+use pithead_model::{Blame, boxed};
 use pithead_wire::Trouble;
 
 use crate::task_faults::{call_error, fault_of, of_worker};
@@ -48,7 +47,7 @@ impl Reached {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl WorkerChannel for Reached {
     async fn coordinator_channel(
         &mut self,

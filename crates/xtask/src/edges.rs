@@ -8,6 +8,7 @@ use crate::findings::{Findings, Tree};
 
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
+    &["boxed"],
     &["model", "matrix"],
     &["slice", "functions", "syntax", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
     &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "files", "fakes", "repro", "span"],

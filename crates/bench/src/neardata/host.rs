@@ -26,7 +26,7 @@ pub struct NearDataHostOptions {
 }
 
 /// Takes requests from stdin, a line of JSON each, until it ends.
-#[boxed(?Send)]
+#[boxed]
 pub async fn near_data_host(options: &NearDataHostOptions) -> Result<(), Fault> {
     // The namespaces are reached from nowhere else.
     let link = ConnectOptions { insecure: true, ..ConnectOptions::default() };

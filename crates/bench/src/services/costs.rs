@@ -9,6 +9,7 @@ use pithead_model::Fault;
 use pithead_store::{DiskStore, Durability, FolderMedium, Key, Medium, MediumFile, Store, StoreOptions, Write};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::VALUE_BYTES;
 use super::puts::KEYS;
@@ -151,7 +152,7 @@ fn beside_others<T>(others: usize, work: impl FnOnce() -> T) -> T {
                 let source = value_of(READ_BYTES as usize);
                 while !stops.load(Ordering::Relaxed) {
                     let copy = std::hint::black_box(source.to_vec());
-                    std::hint::black_box(sum(&copy));
+                    std::hint::black_box(xxh3_64(&copy));
                 }
             });
         }
@@ -159,17 +160,6 @@ fn beside_others<T>(others: usize, work: impl FnOnce() -> T) -> T {
         stops.store(true, Ordering::Relaxed);
         done
     })
-}
-
-/// A checksum of four sums at once, as fast ones are.
-fn sum(bytes: &[u8]) -> u64 {
-    let mut sums = [0_u64; 4];
-    for words in bytes.chunks_exact(32) {
-        for (sum, word) in sums.iter_mut().zip(words.as_chunks::<8>().0) {
-            *sum = (*sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b1_85eb_ca87).rotate_left(31);
-        }
-    }
-    sums.into_iter().fold(0, u64::wrapping_add)
 }
 
 /// Puts as host threads send them, to a store of this process.

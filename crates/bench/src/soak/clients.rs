@@ -44,7 +44,7 @@ pub(super) struct Answers {
 }
 
 /// Runs the clients, then writes a line of JSON for each to stdout.
-#[boxed(?Send)]
+#[boxed]
 pub async fn soak_clients(options: &SoakClientsOptions) -> Result<(), Fault> {
     let answers = Arc::new(read_answers(options)?);
     let board: Board = Arc::new((0..options.clients).map(|_| Mutex::default()).collect());

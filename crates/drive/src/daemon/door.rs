@@ -1,6 +1,5 @@
 //! What hosts see of a drive.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use pithead_plan::take_annotation;
 
 use crate::daemon::Drive;
 
-#[async_trait]
+#[boxed]
 impl Door for Drive {
     fn label(&self) -> &str {
         &self.label

@@ -5,13 +5,12 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
-use pithead_model::{Blame, Fault, PageSet, SliceKey};
+use pithead_model::{Blame, Fault, PageSet, SliceKey, boxed};
 use pithead_slice::{AttachedSlice, Predicate, SliceParts, SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
 use tokio::sync::{OnceCell, Semaphore};
@@ -151,7 +150,7 @@ impl SliceCache {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl SliceSource for SliceCache {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         let cell = self.readers.lock().cell(slice, self.bytes_max);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
@@ -12,7 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use pithead_fleet::Snapshot;
-use pithead_model::{Function, FunctionArgument, FunctionKind, FunctionType, Volatility};
+use pithead_model::{Function, FunctionArgument, FunctionKind, FunctionType, Volatility, boxed};
 
 /// A function of a domain.
 #[derive(Clone, Debug)]
@@ -65,7 +64,7 @@ impl Routines {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl SchemaProvider for Routines {
     fn table_names(&self) -> Vec<String> {
         Vec::new()

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as EngineResult};
@@ -16,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View, boxed};
 
 use super::definition::query_of;
 use super::in_full::in_full;
@@ -75,7 +74,7 @@ impl ViewTable {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl TableProvider for ViewTable {
     fn schema(&self) -> SchemaRef {
         match &self.plan {

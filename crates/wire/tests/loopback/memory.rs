@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{Int64Array, RecordBatch};
-use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_door::*;
@@ -163,7 +162,7 @@ pub fn open_session() -> OpenSession {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl Door for MemoryDoor {
     fn label(&self) -> &str {
         "memory"
