@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::writing::Work;
+use super::task::{Task, Work};
 use crate::background::{CoreGrant, CoreSample};
 
 #[derive(Default)]
@@ -34,14 +34,6 @@ pub(super) enum Waiting {
     Step,
     /// A thread, with the time that its work still takes.
     Thread(Work, f64),
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Task {
-    /// When it was due, and when it came to its core.
-    pub came: f64,
-    pub queued: f64,
-    pub thread: usize,
 }
 
 /// What a core runs.

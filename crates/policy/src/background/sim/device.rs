@@ -1,6 +1,6 @@
 //! [`Device`]: the medium at work.
 
-use super::Medium;
+use super::scenario::Medium;
 
 /// A medium and what it was asked for.
 pub(super) struct Device {

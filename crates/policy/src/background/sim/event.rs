@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 pub(super) enum SimEvent {
     /// A host thread sends a task.
     Arrival(usize),
-    /// A core is done with what it runs; its so manieth one, if it goes on as fast as it did when this was foreseen.
+    /// A core is done with what it runs; the number of what it runs, if that goes on as fast as it did when this was foreseen.
     CoreDone(usize, u64),
     /// A host thread has the answer to its task.
     Answered(usize),

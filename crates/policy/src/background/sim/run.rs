@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::core::{Core, Occupation, Task, Waiting};
+use super::core::{Core, Occupation, Waiting};
 use super::device::Device;
 use super::event::{Events, SimEvent};
-use super::writing::{Work, Writing};
-use super::{Arrivals, Backlog, Outcome, Scenario};
+use super::scenario::{Arrivals, Backlog, Outcome, Scenario};
+use super::task::Task;
+use super::writing::Writing;
 use crate::background::{BackgroundPolicy, CoreSample, Selection};
 
 /// How the reactors of a drive run steps; the same numbers as there.
@@ -28,9 +29,12 @@ pub(super) struct Run<'a> {
     pub now: f64,
     events: Events,
     hosts: Vec<Host>,
-    cores: Vec<Core>,
+    pub cores: Vec<Core>,
     pub device: Device,
-    pub writing: Writing,
+    /// Where tasks write.
+    pub writing: Option<Writing>,
+    /// The core of the next commit.
+    pub turn: usize,
     services: Vec<Service>,
     /// Services whose next step can run, with since when.
     ready: VecDeque<(usize, f64)>,
@@ -69,7 +73,8 @@ impl<'a> Run<'a> {
             hosts: vec![Host::default(); scenario.threads],
             cores: (0..cores).map(|_| Core::default()).collect(),
             device: Device::new(scenario.medium),
-            writing: Writing::default(),
+            writing: scenario.writes.map(Writing::new),
+            turn: 0,
             services: (0..scenario.services).map(|_| Service { home: None, read_bytes: scenario.step_bytes }).collect(),
             ready: (0..scenario.services).map(|service| (service, 0.0)).collect(),
             backlog: if scenario.backlog == Backlog::Endless { f64::INFINITY } else { 0.0 },
@@ -107,7 +112,8 @@ impl<'a> Run<'a> {
         let background = self.cores.iter().map(|core| core.background / seconds).collect();
         let (medium_bytes, medium) = (self.device.bytes, self.device.busy(seconds) / seconds);
         let tasks = times.len() as u64;
-        Outcome { tasks, mean, p50, p99, p999, foreground, background, medium_bytes, medium, ..self.outcome }
+        let commits = self.writing.map_or(0, |writing| writing.commits);
+        Outcome { tasks, mean, p50, p99, p999, foreground, background, commits, medium_bytes, medium, ..self.outcome }
     }
 
     pub fn add(&mut self, after: f64, what: SimEvent) {
@@ -131,8 +137,8 @@ impl<'a> Run<'a> {
                 self.ready.push_back((service, self.now));
                 self.wake_all();
             }
-            SimEvent::Written => self.written(),
-            SimEvent::RoundDue => self.round_due(),
+            SimEvent::Written => self.write_on(Writing::written),
+            SimEvent::RoundDue => self.write_on(Writing::round_due),
             SimEvent::Look(core) => {
                 self.cores[core].looks = false;
                 self.wake(core);
@@ -146,10 +152,9 @@ impl<'a> Run<'a> {
         let Some((what, took)) = self.cores[core].end(number) else { return };
         match what {
             Occupation::Task(task) => {
-                if self.scenario.writes.is_some() {
-                    self.wait_for_commit(task)
-                } else {
-                    self.answered(task)
+                match self.writing.is_some() {
+                    true => self.write_on(|writing, _| writing.wait_for_commit(task)),
+                    false => self.answered(task),
                 }
                 self.leave_steps(core);
             }
@@ -220,32 +225,6 @@ impl<'a> Run<'a> {
             Arrivals::Queued => self.add(elsewhere, SimEvent::Answered(task.thread)),
             Arrivals::Closed => self.add(elsewhere, SimEvent::Arrival(task.thread)),
         }
-    }
-
-    /// A thread has work that takes so long.
-    pub fn begin_work(&mut self, work: Work, seconds: f64) {
-        if seconds <= 0.0 {
-            return self.work_done(work);
-        }
-        let core = match work {
-            Work::Answer(task) | Work::After(task) => self.core_of(task.thread),
-            Work::Commit => {
-                self.writing.turn += 1;
-                self.writing.turn % self.cores.len()
-            }
-            _ => self.freest(),
-        };
-        self.queue_thread(core, work, seconds);
-    }
-
-    fn queue_thread(&mut self, core: usize, work: Work, seconds: f64) {
-        self.cores[core].queue.push_back(Waiting::Thread(work, seconds));
-        self.go_on(core);
-    }
-
-    /// The core that has the least to do.
-    fn freest(&self) -> usize {
-        (0..self.cores.len()).min_by_key(|core| self.cores[*core].load()).unwrap_or(0)
     }
 
     /// What is to be done because a task has ended. Where nobody places it, it follows on the same core, as an equal.
@@ -331,7 +310,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs what is next on a core that is free.
-    fn go_on(&mut self, index: usize) {
+    pub fn go_on(&mut self, index: usize) {
         while !self.cores[index].is_busy() {
             if self.cores[index].ahead == Some(0) && self.try_step(index) {
                 return;

@@ -1,40 +1,20 @@
-//! Tasks that write: clients, commits and rounds; see [`Writes`](super::Writes).
+//! Tasks that write: clients, commits and rounds; see [`Writes`].
 
-use super::core::Task;
-use super::event::SimEvent;
-use super::run::Run;
+use std::collections::VecDeque;
+
+use super::scenario::Writes;
+use super::task::{Task, Work};
 
 /// Bytes that a round writes at once.
 const PART_BYTES: f64 = 1_048_576.0;
 
-/// A thread's work, off the loops of the cores.
-#[derive(Clone, Copy)]
-pub(super) enum Work {
-    /// A client sends its task.
-    Send(Task),
-    /// The commit in hand.
-    Commit,
-    /// The answer to a task, on its core, and what its core does after it.
-    Answer(Task),
-    After(Task),
-    /// A client takes the answer.
-    Receive(Task),
-    /// What the round in hand does while no commit is made.
-    Prepare,
-    /// What it does for so many bytes before they go to the medium.
-    Write(f64),
-}
-
-impl Work {
-    /// Whether it stays on the core where it began.
-    pub fn is_pinned(self) -> bool {
-        matches!(self, Work::Commit | Work::Answer(_) | Work::After(_))
-    }
-}
-
 /// What is written and not durable yet.
-#[derive(Default)]
 pub(super) struct Writing {
+    writes: Writes,
+    /// What is to be done next, in order.
+    next: VecDeque<Next>,
+    /// Commits that were begun.
+    pub(super) commits: u64,
     /// Tasks that wait for a commit, and those of the commit in hand.
     waiting: Vec<Task>,
     making: Vec<Task>,
@@ -54,8 +34,6 @@ pub(super) struct Writing {
     next_at: f64,
     /// It is looked at then.
     looks: bool,
-    /// The core of the next commit.
-    pub(super) turn: usize,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -73,169 +51,172 @@ enum Round {
     FlushesRest,
 }
 
-impl Run<'_> {
-    /// A host thread sends a task.
-    pub fn send(&mut self, task: Task) {
-        let seconds = self.scenario.writes.map_or(0.0, |writes| writes.client_seconds / 2.0);
-        self.begin_work(Work::Send(task), seconds);
+/// What the writing of tasks asks of the cores and the medium.
+pub(super) enum Next {
+    /// A thread has work that takes so many seconds.
+    Work(Work, f64),
+    /// The medium gets so many bytes, and [`Writing::written`] is told when it has them.
+    Write(f64),
+    /// [`Writing::round_due`] is told after so many seconds.
+    Round(f64),
+}
+
+impl Writing {
+    pub fn new(writes: Writes) -> Writing {
+        Writing {
+            writes,
+            next: VecDeque::new(),
+            commits: 0,
+            waiting: Vec::new(),
+            making: Vec::new(),
+            is_locked: false,
+            round: Round::None,
+            fresh: 0.0,
+            taken: 0.0,
+            log: 0.0,
+            flushed_at: 0.0,
+            unwritten: 0.0,
+            next_at: 0.0,
+            looks: false,
+        }
+    }
+
+    /// What is to be done next.
+    pub fn next(&mut self) -> Option<Next> {
+        self.next.pop_front()
+    }
+
+    fn work(&mut self, work: Work, seconds: f64) {
+        self.next.push_back(Next::Work(work, seconds));
     }
 
     /// A task's core is done with it.
     pub fn wait_for_commit(&mut self, task: Task) {
-        self.writing.waiting.push(task);
+        self.waiting.push(task);
         self.begin_commit();
     }
 
-    pub fn work_done(&mut self, work: Work) {
-        match work {
-            Work::Send(task) => self.queue_task(task),
-            Work::Commit => self.committed(),
-            Work::Answer(task) => self.answer(task),
-            Work::After(_) => {}
-            Work::Receive(task) => self.answered(task),
-            Work::Prepare => self.prepared(),
-            Work::Write(bytes) => {
-                let at = self.device.write(self.now, bytes);
-                self.add(at - self.now, SimEvent::Written);
-            }
-        }
-    }
-
-    fn answer(&mut self, task: Task) {
-        let Some(writes) = self.scenario.writes else { return };
-        self.begin_work(Work::Receive(task), writes.client_seconds / 2.0);
-        self.begin_work(Work::After(task), writes.after_seconds);
-    }
-
     fn begin_commit(&mut self) {
-        let Some(writes) = self.scenario.writes else { return };
-        let writing = &mut self.writing;
-        let is_behind = writing.fresh + writing.taken > writes.behind_bytes_max;
-        if writing.is_locked || writing.waiting.is_empty() || is_behind {
+        let is_behind = self.fresh + self.taken > self.writes.behind_bytes_max;
+        if self.is_locked || self.waiting.is_empty() || is_behind {
             return;
         }
-        writing.is_locked = true;
-        writing.making = std::mem::take(&mut writing.waiting);
-        let seconds = writes.commit_seconds + writes.commit_task_seconds * writing.making.len() as f64;
-        self.outcome.commits += 1;
-        self.begin_work(Work::Commit, seconds);
+        self.is_locked = true;
+        self.making = std::mem::take(&mut self.waiting);
+        self.commits += 1;
+        self.work(Work::Commit, self.writes.commit_seconds + self.writes.commit_task_seconds * self.making.len() as f64);
     }
 
-    fn committed(&mut self) {
-        let Some(writes) = self.scenario.writes else { return };
-        let writing = &mut self.writing;
-        let made = std::mem::take(&mut writing.making);
-        writing.is_locked = false;
-        writing.fresh += writes.task_bytes * made.len() as f64;
-        writing.log += writes.log_bytes * made.len() as f64;
+    /// The commit in hand is made.
+    pub fn committed(&mut self, now: f64) {
+        let made = std::mem::take(&mut self.making);
+        self.is_locked = false;
+        self.fresh += self.writes.task_bytes * made.len() as f64;
+        self.log += self.writes.log_bytes * made.len() as f64;
         for task in made {
-            self.begin_work(Work::Answer(task), writes.answer_seconds);
+            self.work(Work::Answer(task), self.writes.answer_seconds);
         }
-        match self.writing.round {
+        match self.round {
             Round::Waits => self.prepare(),
             Round::WaitsToFlush => self.flush_rest(),
-            _ => self.begin_round(),
+            _ => self.begin_round(now),
         }
         self.begin_commit();
     }
 
     /// A round begins when there is enough for it, and not too soon after the last one.
-    pub fn begin_round(&mut self) {
-        let Some(writes) = self.scenario.writes else { return };
-        let (now, writing) = (self.now, &mut self.writing);
-        if writing.round != Round::None || writing.fresh <= 0.0 || writing.fresh < writes.round_bytes {
+    fn begin_round(&mut self, now: f64) {
+        if self.round != Round::None || self.fresh <= 0.0 || self.fresh < self.writes.round_bytes {
             return;
         }
-        if now < writing.next_at {
-            let left = writing.next_at - now;
-            if !std::mem::replace(&mut writing.looks, true) {
-                self.add(left, SimEvent::RoundDue);
+        if now < self.next_at {
+            if !std::mem::replace(&mut self.looks, true) {
+                self.next.push_back(Next::Round(self.next_at - now));
             }
             return;
         }
-        writing.next_at = now + writes.round_pause;
-        writing.round = Round::Waits;
-        if !writing.is_locked {
+        self.next_at = now + self.writes.round_pause;
+        self.round = Round::Waits;
+        if !self.is_locked {
             self.prepare();
         }
     }
 
-    pub fn round_due(&mut self) {
-        self.writing.looks = false;
+    pub fn round_due(&mut self, now: f64) {
+        self.looks = false;
         // The sum of two numbers may have been rounded down.
-        self.writing.next_at = self.now;
-        self.begin_round();
+        self.next_at = now;
+        self.begin_round(now);
     }
 
     fn prepare(&mut self) {
-        let Some(writes) = self.scenario.writes else { return };
-        let writing = &mut self.writing;
-        writing.is_locked = true;
-        writing.round = Round::Prepares;
-        writing.taken = std::mem::take(&mut writing.fresh);
-        let seconds = writing.taken * writes.prepare_seconds;
-        self.begin_work(Work::Prepare, seconds);
+        self.is_locked = true;
+        self.round = Round::Prepares;
+        self.taken = std::mem::take(&mut self.fresh);
+        self.work(Work::Prepare, self.taken * self.writes.prepare_seconds);
     }
 
-    fn prepared(&mut self) {
-        let amplification = self.scenario.writes.map_or(0.0, |writes| writes.amplification);
-        let writing = &mut self.writing;
-        writing.is_locked = false;
-        writing.round = Round::Writes;
-        writing.unwritten = writing.taken * amplification;
+    /// The round's bytes can be written.
+    pub fn prepared(&mut self) {
+        self.is_locked = false;
+        self.round = Round::Writes;
+        self.unwritten = self.taken * self.writes.amplification;
         self.write_part();
         self.begin_commit();
     }
 
     fn write_part(&mut self) {
-        let part = self.writing.unwritten.min(PART_BYTES);
-        self.writing.unwritten -= part;
-        let is_flush = self.writing.round != Round::Writes;
-        let seconds = self.scenario.writes.filter(|_| !is_flush).map_or(0.0, |writes| part * writes.write_seconds);
-        self.begin_work(Work::Write(part), seconds);
+        let part = self.unwritten.min(PART_BYTES);
+        self.unwritten -= part;
+        let is_flush = self.round != Round::Writes;
+        self.work(Work::Write(part), if is_flush { 0.0 } else { part * self.writes.write_seconds });
+    }
+
+    /// A part of the round goes to the medium.
+    pub fn write(&mut self, bytes: f64) {
+        self.next.push_back(Next::Write(bytes));
     }
 
     /// The medium has a part of the round.
-    pub fn written(&mut self) {
-        if self.writing.unwritten > 0.0 {
+    pub fn written(&mut self, now: f64) {
+        if self.unwritten > 0.0 {
             return self.write_part();
         }
-        match self.writing.round {
-            Round::Writes => self.flush_log(),
-            Round::Flushes if self.writing.is_locked => self.writing.round = Round::WaitsToFlush,
+        match self.round {
+            Round::Writes => self.flush_log(now),
+            Round::Flushes if self.is_locked => self.round = Round::WaitsToFlush,
             Round::Flushes => self.flush_rest(),
             _ => {
-                self.writing.is_locked = false;
-                self.writing.flushed_at = self.now;
-                self.end_round();
+                self.is_locked = false;
+                self.flushed_at = now;
+                self.end_round(now);
             }
         }
     }
 
     /// What the round has taken is durable. The log is flushed as well, if that is due.
-    fn flush_log(&mut self) {
-        let pause = self.scenario.writes.map_or(f64::INFINITY, |writes| writes.log_pause);
-        self.writing.taken = 0.0;
-        if self.now - self.writing.flushed_at < pause {
-            return self.end_round();
+    fn flush_log(&mut self, now: f64) {
+        self.taken = 0.0;
+        if now - self.flushed_at < self.writes.log_pause {
+            return self.end_round(now);
         }
-        self.writing.round = Round::Flushes;
-        self.writing.unwritten = std::mem::take(&mut self.writing.log);
+        self.round = Round::Flushes;
+        self.unwritten = std::mem::take(&mut self.log);
         self.write_part();
         self.begin_commit();
     }
 
     /// Flushes what came to the log while it was flushed. No commit is made meanwhile.
     fn flush_rest(&mut self) {
-        self.writing.is_locked = true;
-        self.writing.round = Round::FlushesRest;
-        self.writing.unwritten = std::mem::take(&mut self.writing.log);
+        self.is_locked = true;
+        self.round = Round::FlushesRest;
+        self.unwritten = std::mem::take(&mut self.log);
         self.write_part();
     }
 
-    fn end_round(&mut self) {
-        self.writing.round = Round::None;
-        self.begin_round();
+    fn end_round(&mut self, now: f64) {
+        self.round = Round::None;
+        self.begin_round(now);
         self.begin_commit();
     }
 }
