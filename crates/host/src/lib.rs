@@ -31,6 +31,7 @@ mod aside;
 #[cfg(test)]
 mod beneath_tests;
 mod client;
+mod column_words;
 mod commitment;
 mod converted;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Wo
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, COLUMNS_MAX, DatasetName, Fault, RESERVED};
 
+use crate::column_words::name_columns;
 use crate::copying::{CopyFile, Copying};
 use crate::dialect::name_results;
 use crate::file_tables::{name_files, reads_files};
@@ -121,6 +122,7 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     refuse_reserved(sql)?;
     let mut tokens = tokens(sql)?;
     describe_files(&mut tokens);
+    name_columns(&mut tokens);
     if let Some(view) = views::read(sql, &tokens)? {
         return Ok(Parsed::CreateView(view));
     }

@@ -95,7 +95,7 @@ impl Writing<'_> {
     pub(crate) async fn run(self) -> Result<u64, Fault> {
         let Self { query, plan, layout, matches_often, parameters, returned, commitment } = self;
         // All at once: the parts that follow need not have all placeholders.
-        let plan = parameters.put_into(planning::with_casts_of_moments(plan)?)?;
+        let plan = parameters.put_into(planning::with_nulls(planning::with_casts_of_moments(plan)?)?)?;
         let writer = Writer { query, returned, commitment };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,

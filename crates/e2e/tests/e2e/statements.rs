@@ -198,3 +198,21 @@ fn columns_of_uuids_are_made_filled_and_asked() {
         setup.shutdown().await;
     });
 }
+
+/// A regression: `key` and `index` began constraints, as in MySQL, and a NULL in VALUES was refused for a column of another name.
+#[test]
+fn columns_have_names_that_begin_constraints_elsewhere() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        let session = setup.session().await;
+        session.run("CREATE TABLE pairs (key TEXT NOT NULL, Index INT, \"value\" TEXT) PARTITION BY hash(key)").await.unwrap();
+        session.run("INSERT INTO pairs VALUES ('a', 1, 'x'), ('b', NULL, NULL)").await.unwrap();
+        session.run("UPDATE pairs SET value = 'y' WHERE key = 'b'").await.unwrap();
+        assert_eq!(text(&session, "SELECT key, index, value FROM pairs ORDER BY key").await, "a\t1\tx\nb\tNULL\ty");
+        for sql in ["INSERT INTO pairs VALUES ('c', 1, 'x'), (NULL, 2, 'x')", "INSERT INTO pairs (value) VALUES ('x')"] {
+            let fault = refusal(&session, sql).await;
+            assert_eq!(fault.message, "column key is NOT NULL, and a row has NULL there", "{sql}");
+        }
+        setup.shutdown().await;
+    });
+}

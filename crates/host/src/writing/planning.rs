@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{Alias, Placeholder};
-use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, Projection, cast};
+use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, Projection, Values, cast};
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::ast::{Delete, FromTable, SetExpr, Statement as Sql, TableFactor, TableWithJoins};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -43,6 +44,23 @@ pub(super) fn with_casts_of_moments(plan: LogicalPlan) -> Result<LogicalPlan, Fa
         node => Ok(Transformed::no(node)),
     });
     casted.data().map_err(fault_from_datafusion)
+}
+
+/// The plan with rows of VALUES that may be NULL. The planner gives them the types of the table's columns, and takes from these whether
+/// they may be NULL, under names of its own. Where NULL may not be is said of what is to be written, by the column's name.
+pub(super) fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan, Fault> {
+    let nullable = plan.transform_up(|node| match node {
+        LogicalPlan::Values(Values { schema, values }) if schema.fields().iter().any(|field| !field.is_nullable()) => {
+            let fields = schema.iter().map(|(of, field)| (of.cloned(), Arc::new(field.as_ref().clone().with_nullable(true))));
+            let schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?);
+            Ok(Transformed::yes(LogicalPlan::Values(Values { schema, values })))
+        }
+        LogicalPlan::Projection(Projection { ref input, .. }) if matches!(**input, LogicalPlan::Values(_)) => {
+            node.recompute_schema().map(Transformed::yes)
+        }
+        node => Ok(Transformed::no(node)),
+    });
+    nullable.data().map_err(fault_from_datafusion)
 }
 
 fn moment_cast(expr: Expr) -> Transformed<Expr> {

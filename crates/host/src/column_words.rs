@@ -1,0 +1,86 @@
+//! Columns of a new table whose names begin a constraint elsewhere: `CREATE TABLE pairs (key TEXT, value TEXT)`.
+//!
+//! The parser reads KEY, INDEX, FULLTEXT and SPATIAL at the beginning of a column as MySQL does. In SQL as PostgreSQL and DuckDB have it
+//! they are names like any other.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use crate::tokens::{is_gap, is_word};
+
+/// The words that stand for names. UNIQUE, CHECK and others are constraints in all dialects.
+const NAMES: [Keyword; 4] = [Keyword::KEY, Keyword::INDEX, Keyword::FULLTEXT, Keyword::SPATIAL];
+
+/// Quotes such names in the columns of a CREATE TABLE.
+pub(crate) fn name_columns(tokens: &mut [TokenWithSpan]) {
+    let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let Some(columns) = columns(tokens, &places) else { return };
+    let (mut depth, mut begins) = (0_u32, false);
+    for place in &places[columns..] {
+        match &mut tokens[*place].token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth <= 1 => return,
+            Token::RParen => depth -= 1,
+            Token::Word(word) if begins && word.quote_style.is_none() && NAMES.contains(&word.keyword) => {
+                let value = word.value.to_lowercase();
+                *word = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
+            }
+            _ => {}
+        }
+        begins = depth == 1 && matches!(tokens[*place].token, Token::LParen | Token::Comma);
+    }
+}
+
+/// Where the columns begin, as a place of `places`; none: the statement is another one, or has a query alone.
+fn columns(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
+    let mut next = 0;
+    let mut take = |words: &[&str]| {
+        let is_there = words
+            .iter()
+            .enumerate()
+            .all(|(at, word)| places.get(next + at).is_some_and(|place| is_word(&tokens[*place], word)));
+        next += if is_there { words.len() } else { 0 };
+        is_there
+    };
+    if !take(&["CREATE"]) {
+        return None;
+    }
+    take(&["OR", "REPLACE"]);
+    let _ = take(&["TEMP"]) || take(&["TEMPORARY"]);
+    if !take(&["TABLE"]) {
+        return None;
+    }
+    take(&["IF", "NOT", "EXISTS"]);
+    let is_name = |place: &usize| matches!(tokens[*place].token, Token::Word(_) | Token::Period);
+    let after_name = next + places.get(next..)?.iter().take_while(|place| is_name(place)).count();
+    (tokens[*places.get(after_name)?].token == Token::LParen).then_some(after_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::{tokens, written};
+
+    #[test]
+    fn words_that_begin_columns_are_their_names() {
+        for (sql, expected) in [
+            ("CREATE TABLE t (key TEXT, value TEXT)", "CREATE TABLE t (\"key\" TEXT, value TEXT)"),
+            (
+                "create or replace table if not exists a.\"T\" ( /* of rows */ Index DECIMAL(9, 2), fulltext TEXT, SPATIAL INT)",
+                "create or replace table if not exists a.\"T\" ( /* of rows */ \"index\" DECIMAL(9, 2), \"fulltext\" TEXT, \"spatial\" INT)",
+            ),
+            (
+                "CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a), \"KEY\" INT)",
+                "CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a), \"KEY\" INT)",
+            ),
+            ("CREATE TABLE t (a INT) PARTITION BY hash(key, index)", "CREATE TABLE t (a INT) PARTITION BY hash(key, index)"),
+            ("CREATE TABLE t AS SELECT (key, index) FROM u", "CREATE TABLE t AS SELECT (key, index) FROM u"),
+            ("CREATE VIEW v (key) AS SELECT 1", "CREATE VIEW v (key) AS SELECT 1"),
+            ("CREATE TABLE", "CREATE TABLE"),
+        ] {
+            let mut tokens = tokens(sql).unwrap();
+            name_columns(&mut tokens);
+            assert_eq!(written(&tokens), expected);
+        }
+    }
+}
