@@ -51,9 +51,13 @@ fn columns(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
         return None;
     }
     take(&["IF", "NOT", "EXISTS"]);
-    let is_name = |place: &usize| matches!(tokens[*place].token, Token::Word(_) | Token::Period);
-    let after_name = next + places.get(next..)?.iter().take_while(|place| is_name(place)).count();
-    (tokens[*places.get(after_name)?].token == Token::LParen).then_some(after_name)
+    let is = |at: usize, token: &Token| places.get(at).is_some_and(|place| tokens[*place].token == *token);
+    // The parts of the table's name.
+    let mut after_name = next + 1;
+    while is(after_name, &Token::Period) {
+        after_name += 2;
+    }
+    is(after_name, &Token::LParen).then_some(after_name)
 }
 
 #[cfg(test)]
@@ -78,9 +82,9 @@ mod tests {
             ("CREATE VIEW v (key) AS SELECT 1", "CREATE VIEW v (key) AS SELECT 1"),
             ("CREATE TABLE", "CREATE TABLE"),
         ] {
-            let mut tokens = tokens(sql).unwrap();
-            name_columns(&mut tokens);
-            assert_eq!(written(&tokens), expected);
+            let mut named = tokens(sql).unwrap();
+            name_columns(&mut named);
+            assert_eq!(written(&named), written(&tokens(expected).unwrap()), "{sql}");
         }
     }
 }

@@ -8,7 +8,6 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrose
 use arrow::compute::take_record_batch;
 use arrow::datatypes::Int64Type;
 use arrow::util::pretty::pretty_format_batches;
-use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::{
     Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, LoadRequest, ManifestReceipt, MergeRuns, OpenRequest,
@@ -16,7 +15,9 @@ use pithead_door::{
 };
 use pithead_entry::Identity;
 use pithead_fakes::FakeDoor;
-use pithead_model::{Blame, Directory, Fault, FaultKind, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+use pithead_model::{
+    Blame, Directory, Fault, FaultKind, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey, boxed,
+};
 
 use crate::{Client, Commitment, Host, HostOptions, Parameters, Session};
 
@@ -58,7 +59,7 @@ async fn wait(takes: &AtomicU64) {
     tokio::time::sleep(Duration::from_millis(takes.load(Ordering::Relaxed))).await;
 }
 
-#[async_trait]
+#[boxed]
 impl Door for SlowDoor {
     fn label(&self) -> &str {
         self.own.label()

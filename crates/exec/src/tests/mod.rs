@@ -17,7 +17,6 @@ use arrow::array::{
 };
 use arrow::datatypes::SchemaRef;
 use arrow::util::pretty::pretty_format_batches;
-use async_trait::async_trait;
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::MemTable;
@@ -30,7 +29,7 @@ use futures::{StreamExt, TryStreamExt};
 use pithead_device::{Device, Native};
 use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
-use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
+use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan, boxed};
 use pithead_plan::{INPUT_SCHEMA, ResultShape};
 use pithead_slice::{Predicate, SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
@@ -50,7 +49,7 @@ pub(crate) struct Memory {
     device: Native,
 }
 
-#[async_trait]
+#[boxed]
 impl SliceSource for Memory {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         self.opened.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +252,7 @@ impl Lab {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl SliceSource for Lab {
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         self.memory.open(slice).await

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
@@ -10,7 +9,7 @@ use pithead_door::{
     OpenRequest, OpenSession, Opened, Pieces, Welcome,
 };
 use pithead_drive::Drive;
-use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey, boxed};
 use tokio::runtime::Runtime;
 
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl LyingDoor {
     }
 }
 
-#[async_trait]
+#[boxed]
 impl Door for LyingDoor {
     fn label(&self) -> &str {
         self.drive.label()
