@@ -10,6 +10,7 @@ mod implementation;
 
 use proc_macro::TokenStream;
 use quote::quote;
+use syn::parse::Nothing;
 use syn::{Item, parse_macro_input};
 
 /// Put on an async function that other crates await: its future is boxed, so that it is compiled once, in the crate that
@@ -20,7 +21,8 @@ use syn::{Item, parse_macro_input};
 ///
 /// Put on the implementation of a trait that `async_trait` has made, it takes the place of `async_trait` there.
 #[proc_macro_attribute]
-pub fn boxed(_: TokenStream, item: TokenStream) -> TokenStream {
+pub fn boxed(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    parse_macro_input!(arguments as Nothing);
     let boxed = match parse_macro_input!(item as Item) {
         Item::Fn(function) if function.sig.asyncness.is_some() => {
             let function = function::boxed(function);
