@@ -6,14 +6,14 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use crate::tokens::{is_gap, is_word};
+use crate::rest::{Rest, places};
 
 /// The words that stand for names. UNIQUE, CHECK and others are constraints in all dialects.
 const NAMES: [Keyword; 4] = [Keyword::KEY, Keyword::INDEX, Keyword::FULLTEXT, Keyword::SPATIAL];
 
 /// Quotes such names in the columns of a CREATE TABLE.
 pub(crate) fn name_columns(tokens: &mut [TokenWithSpan]) {
-    let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let places = places(tokens);
     let Some(columns) = columns(tokens, &places) else { return };
     let (mut depth, mut begins) = (0_u32, false);
     for place in &places[columns..] {
@@ -33,31 +33,18 @@ pub(crate) fn name_columns(tokens: &mut [TokenWithSpan]) {
 
 /// Where the columns begin, as a place of `places`; none: the statement is another one, or has a query alone.
 fn columns(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
-    let mut next = 0;
-    let mut take = |words: &[&str]| {
-        let is_there = words
-            .iter()
-            .enumerate()
-            .all(|(at, word)| places.get(next + at).is_some_and(|place| is_word(&tokens[*place], word)));
-        next += if is_there { words.len() } else { 0 };
-        is_there
-    };
-    if !take(&["CREATE"]) {
+    let mut rest = Rest::new(tokens, places);
+    if !rest.take(&["CREATE"]) {
         return None;
     }
-    take(&["OR", "REPLACE"]);
-    let _ = take(&["TEMP"]) || take(&["TEMPORARY"]);
-    if !take(&["TABLE"]) {
+    rest.take(&["OR", "REPLACE"]);
+    let _ = rest.take(&["TEMP"]) || rest.take(&["TEMPORARY"]);
+    if !rest.take(&["TABLE"]) {
         return None;
     }
-    take(&["IF", "NOT", "EXISTS"]);
-    let is = |at: usize, token: &Token| places.get(at).is_some_and(|place| tokens[*place].token == *token);
-    // The parts of the table's name.
-    let mut after_name = next + 1;
-    while is(after_name, &Token::Period) {
-        after_name += 2;
-    }
-    is(after_name, &Token::LParen).then_some(after_name)
+    rest.take(&["IF", "NOT", "EXISTS"]);
+    rest.names().ok()?;
+    (rest.token(0)?.token == Token::LParen).then_some(rest.at)
 }
 
 #[cfg(test)]

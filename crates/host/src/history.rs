@@ -7,12 +7,12 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pithead_entry::Right;
 use pithead_fleet::{AsOf, LogEntry, log};
-use pithead_model::{DatasetName, Fault, FaultKind, boxed, parse_period};
+use pithead_model::{DatasetName, Fault, boxed, parse_period};
 use pithead_remote::QueryProfile;
 
 use crate::as_of::{self, Moment};
-use crate::statement::word;
-use crate::tokens::{is_gap, is_word};
+use crate::rest::{Rest, expected, places};
+use crate::tokens::is_word;
 use crate::{Answer, Commitment, Parameters, Session};
 
 /// A statement about versions.
@@ -47,56 +47,7 @@ pub(crate) fn read(tokens: &[TokenWithSpan]) -> Result<Option<History>, Fault> {
     }
 }
 
-/// The places of the tokens that say something.
-pub(crate) fn places(tokens: &[TokenWithSpan]) -> Vec<usize> {
-    let is_part = |place: &usize| !is_gap(&tokens[*place]) && !matches!(tokens[*place].token, Token::SemiColon | Token::EOF);
-    (0..tokens.len()).filter(is_part).collect()
-}
-
-/// The tokens that are not read yet.
-pub(crate) struct Rest<'a> {
-    tokens: &'a [TokenWithSpan],
-    places: &'a [usize],
-    at: usize,
-}
-
-impl<'a> Rest<'a> {
-    /// All of them.
-    pub(crate) fn new(tokens: &'a [TokenWithSpan], places: &'a [usize]) -> Self {
-        Self { tokens, places, at: 0 }
-    }
-
-    fn token(&self, ahead: usize) -> Option<&TokenWithSpan> {
-        self.places.get(self.at + ahead).map(|place| &self.tokens[*place])
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.at >= self.places.len()
-    }
-
-    /// Takes these words if they come next.
-    pub(crate) fn take(&mut self, words: &[&str]) -> bool {
-        let are_next = (0..).zip(words).all(|(ahead, wanted)| self.token(ahead).is_some_and(|token| is_word(token, wanted)));
-        self.at += if are_next { words.len() } else { 0 };
-        are_next
-    }
-
-    fn name(&mut self, what: &str) -> Result<String, Fault> {
-        let name = self.token(0).and_then(word).ok_or_else(|| expected(what, "names are as in SQL"))?;
-        self.at += 1;
-        Ok(name)
-    }
-
-    /// The parts of a name, with points between them.
-    pub(crate) fn names(&mut self) -> Result<Vec<String>, Fault> {
-        let mut name = vec![self.name("a name")?];
-        while self.token(0).is_some_and(|token| token.token == Token::Period) {
-            self.at += 1;
-            name.push(self.name("a name")?);
-        }
-        Ok(name)
-    }
-
+impl Rest<'_> {
     fn restore(&mut self) -> Result<History, Fault> {
         const FORM: &str = "RESTORE [TABLE|DOMAIN] name TO VERSION AS OF 12, or TO TIMESTAMP AS OF '2026-11-24 10:00:00'";
         let is_domain = self.take(&["DOMAIN"]) || self.take(&["SCHEMA"]);
@@ -149,10 +100,6 @@ impl<'a> Rest<'a> {
 pub(crate) fn history_ms(text: &str) -> Result<u64, Fault> {
     let period = parse_period(text)?;
     Ok(u64::try_from(period.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn expected(what: &str, form: &str) -> Fault {
-    Fault::invalid(format!("expected {what}")).of_kind(FaultKind::Syntax).hint(form)
 }
 
 impl History {

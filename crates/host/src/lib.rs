@@ -68,6 +68,7 @@ mod query_plan;
 mod renaming;
 mod repeated;
 mod replan;
+mod rest;
 mod row_inserts;
 mod sampler;
 mod schemas;

@@ -5,7 +5,7 @@ use pithead_entry::Right;
 use pithead_fleet::{Committed, NotCommitted, Rename, check_free, discard};
 use pithead_model::{Blame, Dataset, DatasetName, Fault};
 
-use crate::history::{Rest, places};
+use crate::rest::{Rest, places};
 use crate::statement::Named;
 use crate::views::{ViewRename, no_view};
 use crate::writing::begins_again;
