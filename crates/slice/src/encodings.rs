@@ -186,3 +186,97 @@ fn same(expected: &RecordBatch, found: &RecordBatch, row: usize) -> Result<(), S
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::*;
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
+    use arrow::compute::concat_batches;
+    use arrow::datatypes::*;
+    use futures::TryStreamExt;
+
+    use super::*;
+
+    /// More than two pages.
+    const ROWS: usize = 20_000;
+
+    fn nulls(rows: usize) -> NullBuffer {
+        NullBuffer::from_iter((0..rows).map(|row| row % 3 != 1))
+    }
+
+    /// Numbers with a value under each of their NULLs.
+    fn over<T: ArrowPrimitiveType>(data_type: DataType, under: T::Native) -> ArrayRef {
+        let value = |row: usize| if nulls(3).is_null(row % 3) { under } else { T::Native::usize_as(row % 100) };
+        let array = PrimitiveArray::<T>::new((0..ROWS).map(value).collect::<Vec<_>>().into(), Some(nulls(ROWS)));
+        Arc::new(array.with_data_type(data_type))
+    }
+
+    /// The same without the NULLs, within a struct and lists that are NULL where they were.
+    fn within(values: &ArrayRef) -> Vec<ArrayRef> {
+        let values = make_array(values.to_data().into_builder().nulls(None).build().unwrap());
+        let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        let of_one = OffsetBuffer::from_lengths(std::iter::repeat_n(1, ROWS));
+        let record = StructArray::new(Fields::from(vec![Arc::clone(&item)]), vec![Arc::clone(&values)], Some(nulls(ROWS)));
+        let list = ListArray::new(Arc::clone(&item), of_one, Arc::clone(&values), Some(nulls(ROWS)));
+        let fixed = FixedSizeListArray::new(item, 1, values, Some(nulls(ROWS)));
+        let of_lists = Arc::new(Field::new("list", list.data_type().clone(), true));
+        let deep = StructArray::new(vec![of_lists].into(), vec![Arc::new(list.clone())], None);
+        vec![Arc::new(record), Arc::new(list), Arc::new(fixed), Arc::new(deep)]
+    }
+
+    /// Reads the column back from a slice of each encoding.
+    fn check(column: &ArrayRef) {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", Arc::clone(column), true)]).unwrap();
+        for name in encoding_names() {
+            let batches = [batch.slice(0, 9_000), batch.slice(9_000, 11_000)];
+            let slice = encode_slice(&*encoding(name).unwrap(), &batch.schema(), &batches);
+            let slice = slice.unwrap_or_else(|error| panic!("{name}, {}: {error}", column.data_type()));
+            let reader = open_slice(&batch.schema(), slice.bytes).unwrap();
+            let stream = reader.scan(ScanRequest::all_rows(vec![0])).unwrap().stream;
+            let found: Vec<RecordBatch> = futures::executor::block_on(stream.try_collect()).unwrap();
+            assert_eq!(concat_batches(&batch.schema(), &found).unwrap(), batch, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_of_decimals_under_nulls() {
+        let high_word = i128::from(i64::MIN) << 64;
+        for (precision, scale) in [(8, 2), (2, 0), (18, 4), (38, 10)] {
+            let column = over::<Decimal128Type>(DataType::Decimal128(precision, scale), high_word);
+            check(&column);
+            within(&column).iter().for_each(check);
+        }
+        for precision in [8, 30, 70] {
+            let column = over::<Decimal256Type>(DataType::Decimal256(precision, 2), i256::MIN);
+            check(&column);
+            within(&column).iter().for_each(check);
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_of_other_values_under_nulls() {
+        for column in [
+            over::<Int8Type>(DataType::Int8, i8::MIN),
+            over::<Int64Type>(DataType::Int64, i64::MIN),
+            over::<UInt64Type>(DataType::UInt64, u64::MAX),
+            over::<Float32Type>(DataType::Float32, f32::NAN),
+            over::<Float64Type>(DataType::Float64, -f64::NAN),
+            over::<Date32Type>(DataType::Date32, i32::MIN),
+            over::<Time32SecondType>(DataType::Time32(TimeUnit::Second), i32::MAX),
+            over::<Time64NanosecondType>(DataType::Time64(TimeUnit::Nanosecond), i64::MIN),
+            over::<TimestampSecondType>(DataType::Timestamp(TimeUnit::Second, Some("UTC".into())), i64::MAX),
+        ] {
+            check(&column);
+            within(&column).iter().for_each(check);
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_of_texts_under_nulls() {
+        let text = |row| if row % 3 == 1 { "a text that nobody can see".to_owned() } else { format!("row {}", row % 100) };
+        let (views, buffers, _) = StringViewArray::from_iter_values((0..ROWS).map(text)).into_parts();
+        let column: ArrayRef = Arc::new(StringViewArray::new(views, buffers, Some(nulls(ROWS))));
+        check(&column);
+        within(&column).iter().for_each(check);
+    }
+}

@@ -35,12 +35,18 @@ fn rebuild_list<O: OffsetSizeTrait>(
     item: &FieldRef,
     leaf: Leaf<'_>,
 ) -> Result<ArrayRef, ArrowError> {
+    let (offsets, items) = used(list);
+    let items = rebuild(&items, item.data_type(), leaf)?;
+    GenericListArray::try_new(item.clone(), offsets, items, list.nulls().cloned()).map(wrap)
+}
+
+/// The items that lists refer to, and where each list is among them.
+pub(crate) fn used<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> (OffsetBuffer<O>, ArrayRef) {
     let offsets = list.offsets();
     let (start, end) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
-    let items = rebuild(&list.values().slice(start, end - start), item.data_type(), leaf)?;
+    let items = list.values().slice(start, end - start);
     let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]).as_usize());
-    let offsets = if start == 0 { offsets.clone() } else { OffsetBuffer::from_lengths(lengths) };
-    GenericListArray::try_new(item.clone(), offsets, items, list.nulls().cloned()).map(wrap)
+    (if start == 0 { offsets.clone() } else { OffsetBuffer::from_lengths(lengths) }, items)
 }
 
 fn wrap(array: impl Array + 'static) -> ArrayRef {

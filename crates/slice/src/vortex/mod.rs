@@ -9,6 +9,7 @@ mod read;
 mod sound;
 mod texts;
 mod types;
+mod unseen;
 mod write;
 
 use std::sync::{Arc, LazyLock};

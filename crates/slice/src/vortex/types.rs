@@ -12,6 +12,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow::datatypes::*;
 use arrow::error::ArrowError;
 
+use super::unseen::zero_unseen;
 use super::{NAME, SESSION};
 use crate::SliceError;
 use crate::nested::rebuild;
@@ -87,10 +88,10 @@ fn stored_leaf(data_type: &DataType) -> DataType {
     }
 }
 
-/// A batch as it is in the file.
+/// A batch as it is in the file, with zeros under the NULLs of decimals.
 pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().zip(stored.fields());
-    let columns = columns.map(|(column, field)| retype(column, field.data_type())).collect::<Result<_, _>>()?;
+    let columns = columns.map(|(column, field)| zero_unseen(&retype(column, field.data_type())?)).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(stored.clone(), columns, &options)
 }
