@@ -229,6 +229,10 @@ fn parse_scrub(text: &str) -> Result<Period, Fault> {
 
 /// A directory of in-process drives is not itself a drive, and neither is one with files of somebody else.
 fn refuse_data_directory(data: &Path) -> Result<(), CliError> {
+    if data.exists() && !data.is_dir() {
+        let fault = Fault::new(Blame::User, format!("{} is no directory", data.display()));
+        return Err(fault.hint("give a directory that is empty or not there, or one of a drive").into());
+    }
     let inner = data.join("drive-0");
     if inner.exists() {
         let fault = Fault::new(Blame::User, format!("{} holds drives, and is not one", data.display()));
@@ -356,6 +360,9 @@ mod tests {
     fn a_directory_of_drives_is_no_drive() {
         let folder = tempfile::tempdir().unwrap();
         assert!(refuse_data_directory(folder.path()).is_ok());
+        let file = folder.path().join("tmp");
+        std::fs::write(&file, "").unwrap();
+        assert!(refuse_data_directory(&file).unwrap_err().to_string().contains("is no directory"));
         std::fs::create_dir(folder.path().join("drive-0")).unwrap();
         assert!(refuse_data_directory(folder.path()).is_err());
     }

@@ -15,6 +15,10 @@ const DRIVES_MAX: usize = 64;
 /// A directory with other things but no drive in it is refused, as is one where a number is missing.
 pub(crate) fn drive_directories(directory: &Path, new: usize) -> Result<Vec<PathBuf>, Fault> {
     let failed = |error: io::Error| at(directory, &error);
+    if directory.exists() && !directory.is_dir() {
+        let fault = Fault::new(Blame::User, format!("{} is no directory", directory.display()));
+        return Err(fault.hint("name a new or empty directory, or one of Pithead's"));
+    }
     fs::create_dir_all(directory).map_err(failed)?;
     let mut numbers = Vec::new();
     let mut foreign = None;
@@ -132,6 +136,15 @@ mod tests {
         let fault = drive_directories(folder.path(), 1).unwrap_err();
         assert_eq!(fault.blame, Blame::User);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_no_data_directory_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("thesis.txt");
+        fs::write(&file, "x").unwrap();
+        let fault = drive_directories(&file, 1).unwrap_err();
+        assert_eq!((fault.blame, fault.message), (Blame::User, format!("{} is no directory", file.display())));
     }
 
     #[test]

@@ -8,25 +8,28 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::AsArray;
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
 use crate::batches::BoundedBatches;
 use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
+use crate::guessed_moments::SeenMoments;
 use crate::input::Input;
-use crate::moments::{Zones, says_zone};
+use crate::moments::Zones;
 use crate::options::CsvOptions;
 use crate::quoted::{Quoted, unclosed};
 use crate::quoted_nulls::QuotedNulls;
 use crate::source::damaged;
 use crate::text::{Batches, GuessedText, TextFormat, TextSource, ending, open_text, plain, told};
 
-/// Rows that are looked at together for the zones of their moments.
+/// Rows that are looked at together for what their days and moments are.
 const GUESSED_ROWS: usize = 1_024;
 
-/// The zone of moments that are guessed to have one.
-const GUESSED_ZONE: &str = "UTC";
+const GUESSED_HINT: &str =
+    "types are guessed from the first rows; --csv-null of load, and nullstr of read_csv, name what stands for NULL";
+const DATASET_HINT: &str = "the types are those of the dataset that the rows go to; NULL '…' of COPY, and --csv-null of load, \
+                            name what stands for NULL";
 
 /// CSV in one of its many forms.
 #[derive(Debug)]
@@ -56,45 +59,42 @@ impl Csv {
         TextSource::new(input, schema, csv)
     }
 
-    /// The guessed schema, in which moments have microseconds at least, and a zone where all of the first rows say one.
-    /// Moments of which some say one are texts.
+    /// The guessed schema, in which moments have microseconds at least, and a zone where all of the first rows say one. Moments
+    /// of which some say one are texts, and so are columns with something that only looks like a day or a moment.
     fn with_moments(&self, input: &Input, schema: Schema, rows: usize) -> Result<Schema, Fault> {
-        let is_moment = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
-        let columns: Vec<usize> = (0..schema.fields().len()).filter(|column| is_moment(schema.field(*column))).collect();
+        let is_seen = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Date32);
+        let columns: Vec<usize> = (0..schema.fields().len()).filter(|column| is_seen(schema.field(*column))).collect();
         if columns.is_empty() {
             return Ok(schema);
         }
-        let mut said = self.zones(input, &schema, &columns, rows)?.into_iter();
-        let fields = schema.fields().iter().map(|field| match field.data_type() {
-            DataType::Timestamp(unit, _) => {
-                let data_type = said.next().unwrap_or_default().data_type((*unit).max(TimeUnit::Microsecond));
-                field.as_ref().clone().with_data_type(data_type)
-            }
-            _ => field.as_ref().clone(),
+        let mut seen = self.seen_moments(input, &schema, &columns, rows)?.into_iter();
+        let fields = schema.fields().iter().map(|field| match is_seen(field) {
+            true => field.as_ref().clone().with_data_type(seen.next().unwrap_or_default().data_type(field.data_type())),
+            false => field.as_ref().clone(),
         });
         Ok(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// What the first rows of columns say of zones.
-    fn zones(&self, input: &Input, schema: &Schema, columns: &[usize], rows: usize) -> Result<Vec<SaidZones>, Fault> {
+    /// What the first rows have in columns of days and moments.
+    fn seen_moments(&self, input: &Input, schema: &Schema, columns: &[usize], rows: usize) -> Result<Vec<SeenMoments>, Fault> {
         let texts = decoded(schema, &|_| true);
-        let place = CsvFile { input: input.clone(), schema: Arc::clone(&texts) };
+        let place = CsvFile { input: input.clone(), schema: Arc::clone(&texts), is_guessed: true };
         let batch_rows = GUESSED_ROWS.min(rows).max(1);
         let builder = ReaderBuilder::new(texts).with_format(self.format.clone()).with_batch_size(batch_rows);
         let text = Quoted::new(open_text(input, &Arc::default())?, input, self.delimiter);
         let batches = BoundedBatches::new(text, builder.with_projection(columns.to_vec()).build_decoder(), batch_rows);
-        let (mut said, mut left) = (vec![SaidZones::default(); columns.len()], rows);
+        let (mut seen, mut left) = (vec![SeenMoments::default(); columns.len()], rows);
         for batch in batches {
             let batch = batch.map_err(|error| place.fault(&error))?;
-            for (said, column) in said.iter_mut().zip(batch.columns()) {
-                column.as_string_view().iter().take(left).flatten().for_each(|text| said.look(text));
+            for (seen, column) in seen.iter_mut().zip(batch.columns()) {
+                column.as_string_view().iter().take(left).flatten().for_each(|text| seen.look(text));
             }
             left = left.saturating_sub(batch.num_rows());
             if left == 0 {
                 break;
             }
         }
-        Ok(said)
+        Ok(seen)
     }
 
     /// How the columns of a file are read. Where moments were guessed to have a zone, or none, each of them has to be so: a
@@ -108,30 +108,6 @@ impl Csv {
             _ => Zones::Any,
         });
         zones.map(|zones| Reading { zones, counts: false }).collect()
-    }
-}
-
-/// What moments of a column say of their zone.
-#[derive(Clone, Copy, Debug, Default)]
-struct SaidZones {
-    some_say: bool,
-    some_do_not: bool,
-}
-
-impl SaidZones {
-    fn look(&mut self, text: &str) {
-        match says_zone(text) {
-            true => self.some_say = true,
-            false => self.some_do_not = true,
-        }
-    }
-
-    fn data_type(self, unit: TimeUnit) -> DataType {
-        match (self.some_say, self.some_do_not) {
-            (true, true) => DataType::Utf8,
-            (true, false) => DataType::Timestamp(unit, Some(GUESSED_ZONE.into())),
-            (false, _) => DataType::Timestamp(unit, None),
-        }
     }
 }
 
@@ -152,6 +128,7 @@ impl TextFormat for Csv {
         batch_rows: usize,
         only: Option<usize>,
     ) -> Result<Batches, Fault> {
+        check_types(file)?;
         let schema = decoded(&file.schema, &|data_type| is_cut(data_type, false));
         let mut builder = ReaderBuilder::new(schema).with_format(self.format.clone()).with_batch_size(batch_rows);
         let (mut wanted, mut readings) = (Arc::clone(&file.schema), Self::readings(file));
@@ -160,7 +137,8 @@ impl TextFormat for Csv {
             wanted = Arc::new(wanted.project(&[column]).map_err(Fault::bug)?);
             readings = readings.get(column).copied().into_iter().collect();
         }
-        let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
+        let (input, schema, is_guessed) = (file.input.clone(), Arc::clone(&file.schema), file.is_guessed);
+        let place = CsvFile { input, schema, is_guessed };
         let nulls = QuotedNulls::of(&file.schema, only, &self.null, self.delimiter);
         let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter).with_nulls(nulls.clone());
         let batches = BoundedBatches::new(text, builder.build_decoder(), batch_rows);
@@ -176,6 +154,19 @@ impl TextFormat for Csv {
             read_batch(batch, &wanted, &readings).map_err(|unread| place.unread(unread, before))
         })))
     }
+}
+
+/// Columns of a dataset whose values CSV has no form for are told before they are read.
+fn check_types(file: &TextSource<Csv>) -> Result<(), Fault> {
+    use DataType::{Duration, FixedSizeBinary, Interval};
+    let is_unread = |of: &DataType| of.is_nested() || matches!(of, FixedSizeBinary(_) | Duration(_) | Interval(_));
+    let Some(field) = file.schema.fields().iter().find(|field| is_unread(field.data_type())) else { return Ok(()) };
+    let (name, data_type) = (field.name(), field.data_type());
+    let hint = match data_type.is_nested() {
+        true => "write the rows as JSON lines, Parquet or Arrow, which have such columns",
+        false => "write the rows as Parquet or Arrow, which have such columns",
+    };
+    Err(damaged(file.input.name(), format_args!("column {name} is {data_type}, which is not read from CSV")).hint(hint))
 }
 
 /// The format, and what is between its fields.
@@ -200,6 +191,8 @@ fn format(path: &Path, options: &CsvOptions) -> Result<(Format, u8), Fault> {
 struct CsvFile {
     input: Input,
     schema: SchemaRef,
+    /// Whether types were guessed, and are not those of a dataset.
+    is_guessed: bool,
 }
 
 impl CsvFile {
@@ -235,7 +228,7 @@ impl CsvFile {
     fn bad_value(&self, record: u64, column: &str, expected: &DataType, value: &str) -> Fault {
         let line = self.line(record);
         damaged(self.input.name(), format_args!("line {line}: expected {expected} in column {column}, got {value:?}"))
-            .hint("types are guessed from the first rows; --csv-null names what stands for NULL")
+            .hint(if self.is_guessed { GUESSED_HINT } else { DATASET_HINT })
     }
 
     /// The line that a record begins on, both counted from 1 and with the header. They differ where quoted fields hold

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
-    PrimitiveArray, PrimitiveBuilder, RecordBatch, RecordBatchOptions, StringViewArray, StructArray, downcast_integer,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, FixedSizeListArray, GenericListArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, PrimitiveBuilder, RecordBatch, RecordBatchOptions, StringViewArray, StructArray,
+    downcast_integer,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -67,10 +68,12 @@ impl Unread {
     }
 }
 
-/// Whether arrow's decoders of texts cut values of a type; whole numbers are cut by that of JSON.
+/// Whether arrow's decoders of texts cut values of a type, or do not know it; whole numbers are cut by that of JSON.
 pub(crate) fn is_cut(data_type: &DataType, is_json: bool) -> bool {
     match data_type {
         DataType::Duration(_) => is_json,
+        // That of JSON reads bytes from hex, as they are written.
+        DataType::BinaryView => !is_json,
         integer if integer.is_integer() => is_json,
         other => other.is_decimal() || other.is_temporal(),
     }
@@ -199,8 +202,30 @@ fn read_texts(texts: &StringViewArray, to: &DataType, reading: Reading) -> Resul
         DataType::Timestamp(unit, None) => {
             counted::<Int64Type>(texts, to, |text| moment(text, &Utc, *unit, reading.zones).or_else(|| count(text)))
         },
+        DataType::BinaryView => bytes(texts),
         other => Err(Unread::Arrow(ArrowError::CastError(format!("no {other} can be read from texts")))),
     }
+}
+
+/// Bytes in hex as they are written, `00ff`, or as PostgreSQL writes them, `\x00ff`.
+fn bytes(texts: &StringViewArray) -> Result<ArrayRef, Unread> {
+    let mut values = BinaryViewBuilder::with_capacity(texts.len());
+    for (row, text) in texts.iter().enumerate() {
+        let misfit = |text: &str| Misfit { row, column: String::new(), value: text.to_owned(), expected: DataType::BinaryView };
+        let read = text.map(|text| from_hex(text).ok_or_else(|| Unread::Misfit(misfit(text))));
+        values.append_option(read.transpose()?);
+    }
+    Ok(Arc::new(values.finish()))
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("\\x").unwrap_or(text).as_bytes();
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    digits.chunks(2).map(pair).collect()
 }
 
 const MILLISECONDS_A_DAY: i64 = 86_400_000;

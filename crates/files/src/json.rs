@@ -1,26 +1,26 @@
 //! JSON lines: one object a line.
 
+mod place;
+
 use std::fmt;
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{FieldRef, Schema};
-use arrow::error::ArrowError;
-use arrow::json::ReaderBuilder;
 use arrow::json::reader::{ValueIter, infer_json_schema_from_iterator};
 use pithead_model::Fault;
+use place::{Place, unguessed};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::any_floats::{AnyFloats, StandIn};
 use crate::batches::BoundedBatches;
-use crate::exact::{Misfit, Reading, Unread, decoded, is_cut, read_batch};
+use crate::exact::{Reading, decoded, is_cut, read_batch};
 use crate::guessed_numbers::SeenNumbers;
 use crate::input::Input;
 use crate::moments::Zones;
 use crate::source::damaged;
-use crate::text::{Batches, GuessedText, TextFormat, TextSource, open_text, plain, told};
+use crate::text::{Batches, GuessedText, TextFormat, TextSource, open_plain_text, told};
 
 /// Lines that say in which order columns come: those that only later lines have follow, by their names.
 const ORDER_LINES: usize = 1_000;
@@ -36,12 +36,15 @@ impl JsonLines {
     pub(crate) fn open(input: &Input, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
         let path = input.name();
         let met: Arc<OnceLock<Fault>> = Arc::default();
-        let text = || GuessedText::open(input, &met).map(|text| AnyFloats::new(text, StandIn::Number));
-        let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| not_json(path, &error));
-        let mut numbers = SeenNumbers::default();
-        let values =
-            ValueIter::new(text()?, Some(schema_rows)).inspect(|value| value.iter().for_each(|value| numbers.look(value)));
-        let inferred = infer_json_schema_from_iterator(values).map_err(fault)?;
+        let opened = || open_plain_text(input, &Arc::default()).map(|text| GuessedText::new(text, &met));
+        let text = || opened().map(|text| AnyFloats::new(text, StandIn::Number));
+        let (mut numbers, mut row) = (SeenNumbers::default(), 0);
+        let values = ValueIter::new(text()?, Some(schema_rows)).inspect(|value| {
+            row += 1;
+            value.iter().for_each(|value| numbers.look(value));
+        });
+        let inferred = infer_json_schema_from_iterator(values);
+        let inferred = inferred.map_err(|error| met.get().cloned().unwrap_or_else(|| unguessed(input, row, &error)))?;
         let order = key_order(text()?);
         if let Some(fault) = met.get() {
             return Err(fault.clone());
@@ -69,53 +72,26 @@ impl TextFormat for JsonLines {
             Some(column) => Arc::new(file.schema.project(&[column]).map_err(Fault::bug)?),
             None => Arc::clone(&file.schema),
         };
-        let builder = ReaderBuilder::new(decoded(&schema, &|data_type| is_cut(data_type, true)))
-            .with_batch_size(batch_rows)
-            // Texts among which there are numbers, and numbers that are decoded as texts.
-            .with_coerce_primitive(true)
+        let place = Place {
+            input: file.input.clone(),
+            schema_rows: self.schema_rows,
+            is_guessed: file.is_guessed,
+            decoded: decoded(&schema, &|data_type| is_cut(data_type, true)),
             // A column that was not seen at first must not be lost.
-            .with_strict_mode(only.is_none());
-        let (path, schema_rows) = (file.input.name().to_owned(), self.schema_rows);
-        let text = AnyFloats::new(open_text(&file.input, read)?, StandIn::Text);
-        let decoder = builder.build_decoder().map_err(|error| not_json(&path, &error))?;
+            is_strict: only.is_none(),
+            batch_rows,
+        };
+        let text = AnyFloats::new(open_plain_text(&file.input, read)?, StandIn::Text);
+        let decoder = place.decoder(batch_rows).map_err(|error| told(file.input.name(), &error))?;
         let batches = BoundedBatches::new(text, decoder, batch_rows);
         let readings = vec![Reading { zones: Zones::Any, counts: true }; schema.fields().len()];
         let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {
-            let batch = batch.map_err(|error| unreadable_row(&path, schema_rows, rows, &error))?;
+            let batch = batch.map_err(|error| place.unreadable(rows, &error))?;
             let before = rows;
             rows += batch.num_rows();
-            read_batch(batch, &schema, &readings).map_err(|unread| match unread {
-                Unread::Misfit(misfit) => misfit_in(&path, before, &misfit),
-                Unread::Arrow(error) => unreadable_row(&path, schema_rows, before, &error),
-            })
+            read_batch(batch, &schema, &readings).map_err(|unread| place.unread(before, &unread))
         })))
-    }
-}
-
-/// A value of a batch after so many rows that its column does not hold.
-fn misfit_in(path: &Path, before: usize, misfit: &Misfit) -> Fault {
-    let Misfit { row, column, value, expected } = misfit;
-    damaged(path, format_args!("row {}: expected {expected} in column {column}, got {value:?}", before + row + 1))
-        .hint("types are guessed from the first rows, or are those of the dataset that the rows go to")
-}
-
-fn unreadable_row(path: &Path, schema_rows: usize, rows: usize, error: &ArrowError) -> Fault {
-    let text = plain(error);
-    match text.split('\'').nth(1).filter(|_| text.contains("missing from schema")) {
-        Some(column) => {
-            let what = format!("after row {rows}: column {column} was not in the first {schema_rows} rows");
-            damaged(path, what).hint("put a row with all columns first, or load into a dataset that has the column")
-        }
-        None if matches!(error, ArrowError::IoError(..)) => told(path, error),
-        None => damaged(path, format_args!("after row {rows}: {text}")),
-    }
-}
-
-fn not_json(path: &Path, error: &ArrowError) -> Fault {
-    match error {
-        ArrowError::IoError(..) => told(path, error),
-        _ => damaged(path, plain(error)).hint("expected JSON lines: one object a line, without a list around them"),
     }
 }
 
@@ -208,16 +184,16 @@ mod tests {
     fn what_does_not_fit_is_an_error_that_says_where() {
         let (_folder, later) = source("{\"a\":1}\n{\"a\":2}\n{\"a\":3,\"b\":4}\n", 2);
         let fault = rows(&later.unwrap(), None).unwrap_err();
-        assert!(fault.message.contains("after row 2: column b was not in the first 2 rows"), "{}", fault.message);
+        assert!(fault.message.contains("line 3: column b was not in the first 2 rows"), "{}", fault.message);
         let (_folder, wrong) = source("{\"a\":1}\n{\"a\":2}\n{\"a\":{}}\n", 2);
         let fault = rows(&wrong.unwrap(), None).unwrap_err();
-        assert!(fault.message.contains("after row 2"), "{}", fault.message);
+        assert!(fault.message.contains("line 3: "), "{}", fault.message);
     }
 
     fn retyped(text: &str, data_type: &DataType) -> Result<ArrayRef, Fault> {
         let (_folder, source) = source(text, 100);
         let mut source = source.unwrap();
-        source.retype(Arc::new(Schema::new(vec![Field::new("v", data_type.clone(), true)])));
+        source.retype(Arc::new(Schema::new(vec![Field::new("v", data_type.clone(), true)])), false);
         let column = rows(&source, None)?.column(0).clone();
         assert_eq!(column.data_type(), data_type);
         Ok(column)
@@ -233,7 +209,7 @@ mod tests {
         ] {
             let (_folder, source) = source(&format!("{{\"v\":1}}\n{{\"v\":1.0}}\n{{\"v\":1e3}}\n{{\"v\":{last}}}\n"), 1);
             let fault = rows(&source.unwrap(), None).unwrap_err();
-            let expected = format!("row 4: expected {expected} in column v, got {got:?}");
+            let expected = format!("line 4: expected {expected} in column v, got {got:?}");
             assert!(fault.message.ends_with(&expected) && fault.hint.is_some(), "{}", fault.message);
         }
         let column =
@@ -253,7 +229,7 @@ mod tests {
         assert_eq!(array_value_to_string(numbers.column(0), 2).unwrap(), "[{a: }, {a: []}, {a: [3, 4]}]");
         let (_folder, cut) = source(&text.replace("LAST", "4.5"), 1);
         let fault = rows(&cut.unwrap(), None).unwrap_err();
-        assert!(fault.message.ends_with("row 3: expected Int64 in column v, got \"4.5\""), "{}", fault.message);
+        assert!(fault.message.ends_with("line 3: expected Int64 in column v, got \"4.5\""), "{}", fault.message);
     }
 
     #[test]
@@ -264,7 +240,7 @@ mod tests {
         let ids = ids.unwrap();
         assert_eq!(ids.schema.field(0).data_type(), &DataType::UInt64);
         let fault = rows(&ids, None).unwrap_err();
-        assert!(fault.message.ends_with("row 3: expected UInt64 in column id, got \"-1\""), "{}", fault.message);
+        assert!(fault.message.ends_with("line 3: expected UInt64 in column id, got \"-1\""), "{}", fault.message);
         let (_folder, ids) = source(&format!("{{\"id\":1}}\n{{\"id\":{large}}}\n"), 100);
         assert_eq!(rows(&ids.unwrap(), None).unwrap().column(0).as_ref(), &UInt64Array::from(vec![1, u64::MAX]));
         for floats in ["-1", "0.5", "18446744073709551616"] {
@@ -300,7 +276,7 @@ mod tests {
             ("1704105000.75", second),
         ] {
             let fault = shown(value, &data_type).unwrap_err();
-            assert!(fault.message.contains(&format!("row 1: expected {data_type} in column v, got ")), "{}", fault.message);
+            assert!(fault.message.contains(&format!("line 1: expected {data_type} in column v, got ")), "{}", fault.message);
         }
     }
 
@@ -319,7 +295,7 @@ mod tests {
         writer.finish().unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), text.replace(":1,\"l", ":1.0,\"l"));
         let fault = retyped("{\"v\":1}\n{\"v\":NaN}\n", &DataType::Int64).unwrap_err();
-        assert!(fault.message.ends_with("row 2: expected Int64 in column v, got \"NaN\""), "{}", fault.message);
+        assert!(fault.message.ends_with("line 2: expected Int64 in column v, got \"NaN\""), "{}", fault.message);
     }
 
     #[test]
@@ -332,5 +308,53 @@ mod tests {
                 "{text}: {fault}"
             );
         }
+    }
+
+    /// A regression: the line was always the first one, and after the rows that types are guessed from there was none.
+    #[test]
+    fn errors_say_the_line_and_a_hint_only_where_it_fits() {
+        let list = "expected JSON lines: one object a line, without a list around them";
+        let lines = "expected JSON lines: one object a line";
+        let sound = "{\"a\":1}\n\n{\"a\":2}\n";
+        for (rest, expected, hint) in [
+            ("{\"a\":oops}\n", "line 4, column 6: not valid JSON: expected value", None),
+            ("  {\"a\" 1}\n{\"a\":1}", "line 4, column 8: not valid JSON: expected `:`", None),
+            ("[1]\n", "line 4: invalid type: sequence, expected an object", Some(list)),
+            ("7\n", "line 4: invalid type: integer `7`, expected an object", Some(lines)),
+            ("{\"a\":", "line 4, column 5: not valid JSON: EOF while parsing a value", Some(lines)),
+        ] {
+            let text = format!("{sound}{rest}");
+            let seen = source(&text, 100).1.map(drop).unwrap_err();
+            let (_folder, later) = source(&text, 1);
+            let later = rows(&later.unwrap(), None).unwrap_err();
+            for fault in [seen, later] {
+                assert!(fault.message.ends_with(&format!("rows.jsonl: {expected}")), "{rest}: {fault}");
+                assert_eq!(fault.hint.as_deref(), hint, "{rest}");
+            }
+        }
+        let pretty = source("[\n{\"a\":1},\n{\"a\":2}\n]\n", 100).1.map(drop).unwrap_err();
+        assert!(pretty.message.contains("line 1: ") && pretty.hint.as_deref() == Some(list), "{pretty}");
+    }
+
+    #[test]
+    fn where_rows_are_no_lines_an_error_counts_rows() {
+        for (rest, expected) in [
+            ("{\"a\":\n2}\n{\"a\":3}\n{\"a\":[1]}\n", "after row 2: "),
+            ("{\"a\":2} {\"a\":3}\n{\"a\":oops}\n", "after row 2: "),
+            ("{\"a\":\n2}\n{\"a\":\"x\"}\n", "row 3: expected Int64 in column a, got \"x\""),
+        ] {
+            let (_folder, source) = source(&format!("{{\"a\":1}}\n{rest}"), 1);
+            let fault = rows(&source.unwrap(), None).unwrap_err();
+            assert!(fault.message.contains(&format!("rows.jsonl: {expected}")), "{rest}: {fault}");
+        }
+    }
+
+    #[test]
+    fn a_mark_of_the_encoding_is_passed_over() {
+        let (_folder, source) = source("\u{feff}{\"a\":1}\n{\"a\":2}\n", 100);
+        let source = source.unwrap();
+        assert_eq!((source.schema.field(0).name().as_str(), rows(&source, None).unwrap().num_rows()), ("a", 2));
+        let within = self::source("{\"a\":1}\n\u{feff}{\"a\":2}\n", 100).1.map(drop).unwrap_err();
+        assert!(within.message.contains("line 2, column 1"), "{within}");
     }
 }

@@ -4,6 +4,7 @@ mod part;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ProjectionMask;
@@ -14,6 +15,7 @@ use pithead_slice::{check_pages, normalise};
 
 use self::part::{ParquetLocation, PartBytes};
 use crate::input::Input;
+use crate::seconds::{as_noted, converted};
 use crate::source::{Chunk, Chunks, Source, damaged};
 
 /// Bytes of a batch, as the footer tells them.
@@ -24,6 +26,8 @@ pub(crate) struct ParquetSource {
     place: ParquetLocation,
     bytes: u64,
     metadata: ArrowReaderMetadata,
+    /// The columns as they were before our own writer wrote them.
+    schema: SchemaRef,
 }
 
 impl ParquetSource {
@@ -36,8 +40,14 @@ impl ParquetSource {
         for group in metadata.metadata().row_groups() {
             check_group(path, group, bytes)?;
         }
+        let noted = as_noted(metadata.schema());
+        let is_noted = noted.fields() != metadata.schema().fields();
         let metadata = as_stored(metadata);
-        Ok(Self { place, bytes, metadata })
+        let schema = match normalise(&noted) {
+            Ok(schema) if is_noted => schema,
+            _ => Arc::clone(metadata.schema()),
+        };
+        Ok(Self { place, bytes, metadata, schema })
     }
 
     /// The file's bytes shared out over row groups by their stored size.
@@ -104,7 +114,7 @@ impl Source for ParquetSource {
     }
 
     fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     fn parts(&self) -> usize {
@@ -120,12 +130,16 @@ impl Source for ParquetSource {
         if let Some(column) = only {
             builder = builder.with_projection(ProjectionMask::roots(self.metadata.parquet_schema(), [column]));
         }
+        let schema = match only {
+            Some(column) => Arc::new(self.schema.project(&[column]).map_err(Fault::bug)?),
+            None => Arc::clone(&self.schema),
+        };
         let path = self.place.name().to_owned();
         let reader = builder.build().map_err(|error| damaged(&path, error))?;
         let rows = u64::try_from(self.metadata.metadata().row_group(part).num_rows()).unwrap_or(0).max(1);
         let bytes = self.part_bytes(part);
         Ok(Box::new(reader.map(move |batch| {
-            let batch = batch.map_err(|error| damaged(&path, error))?;
+            let batch = batch.and_then(|batch| converted(batch, &schema)).map_err(|error| damaged(&path, error))?;
             let share = u128::from(bytes) * batch.num_rows() as u128 / u128::from(rows);
             Ok(Chunk { batch, bytes: share as u64 })
         })))

@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 1 << 16;
 pub(crate) struct QuotedNulls {
     null: String,
     stand_in: String,
-    /// Whether columns are of texts. Elsewhere quotes around what stands for NULL mean nothing.
+    /// Whether columns are of texts, or of bytes. Elsewhere quotes around what stands for NULL mean nothing.
     is_text: Vec<bool>,
     /// Whether any has been met.
     met: Arc<AtomicBool>,
@@ -39,7 +39,8 @@ impl QuotedNulls {
     /// and in a file of one column, in which an empty field can be written in no other way.
     pub(crate) fn of(schema: &Schema, only: Option<usize>, null: &str, delimiter: u8) -> Option<Self> {
         let is_text = schema.fields().iter().enumerate().map(|(column, field)| {
-            only.is_none_or(|only| only == column) && matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View)
+            only.is_none_or(|only| only == column)
+                && matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View | DataType::BinaryView)
         });
         let is_text: Vec<bool> = is_text.collect();
         let is_quoted = null.bytes().any(|byte| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r'));

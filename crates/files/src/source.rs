@@ -24,8 +24,8 @@ pub trait Source: Send + Sync {
         true
     }
 
-    /// Reads the columns as these types, which are given in the file's order.
-    fn retype(&mut self, _schema: SchemaRef) {}
+    /// Reads the columns as these types, in the file's order: guessed ones of several files, or those of a dataset.
+    fn retype(&mut self, _schema: SchemaRef, _is_guessed: bool) {}
 
     /// Number of parts that can be read at the same time.
     fn parts(&self) -> usize;

@@ -44,6 +44,8 @@ pub(crate) struct TextSource<F> {
     pub(crate) schema: SchemaRef,
     /// The schema that was guessed, whatever the columns are read as.
     pub(crate) guessed: SchemaRef,
+    /// Whether the columns are read as they were guessed, of it or of several files, and not as those of a dataset.
+    pub(crate) is_guessed: bool,
     pub(crate) format: F,
     bytes: u64,
 }
@@ -52,7 +54,7 @@ impl<F> TextSource<F> {
     pub(crate) fn new(input: &Input, schema: Schema, format: F) -> Result<Self, Fault> {
         let bytes = input.bytes()?;
         let schema = Arc::new(schema);
-        Ok(Self { input: input.clone(), guessed: Arc::clone(&schema), schema, format, bytes })
+        Ok(Self { input: input.clone(), guessed: Arc::clone(&schema), schema, is_guessed: true, format, bytes })
     }
 }
 
@@ -73,7 +75,8 @@ impl<F: TextFormat> Source for TextSource<F> {
         false
     }
 
-    fn retype(&mut self, schema: SchemaRef) {
+    fn retype(&mut self, schema: SchemaRef, is_guessed: bool) {
+        self.is_guessed = is_guessed;
         // NULLs in a column that has none are found later, with the column's name.
         let fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         self.schema = Arc::new(Schema::new(fields));
@@ -113,7 +116,11 @@ pub(crate) struct GuessedText {
 impl GuessedText {
     /// Of a file, from its start.
     pub(crate) fn open(input: &Input, met: &Arc<OnceLock<Fault>>) -> Result<GuessedText, Fault> {
-        Ok(GuessedText { text: open_text(input, &Arc::default())?, met: Arc::clone(met) })
+        Ok(GuessedText::new(open_text(input, &Arc::default())?, met))
+    }
+
+    pub(crate) fn new(text: Box<dyn BufRead>, met: &Arc<OnceLock<Fault>>) -> GuessedText {
+        GuessedText { text, met: Arc::clone(met) }
     }
 }
 
@@ -182,6 +189,16 @@ pub(crate) fn open_text(input: &Input, read: &Arc<AtomicU64>) -> Result<Box<dyn 
         }
         _ => Box::new(bytes),
     })
+}
+
+/// The text of a file, without the mark of its encoding that some programs put first.
+pub(crate) fn open_plain_text(input: &Input, read: &Arc<AtomicU64>) -> Result<Box<dyn BufRead>, Fault> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut text = open_text(input, read)?;
+    if text.fill_buf().map_err(|error| unreadable(input.name(), &error))?.starts_with(MARK) {
+        text.consume(MARK.len());
+    }
+    Ok(text)
 }
 
 /// Counts what is read of a file.

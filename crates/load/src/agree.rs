@@ -34,7 +34,7 @@ pub(crate) fn agree(sources: &mut [Box<dyn Source>], wanted: Option<&SchemaRef>)
         if !source.is_typed() {
             let fields: Vec<Field> =
                 normal.fields().iter().filter_map(|field| schema.field_with_name(field.name()).ok().cloned()).collect();
-            source.retype(Arc::new(Schema::new(fields)));
+            source.retype(Arc::new(Schema::new(fields)), wanted.is_none());
         }
     }
     Ok(schema)

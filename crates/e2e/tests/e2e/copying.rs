@@ -86,6 +86,48 @@ fn rows_go_to_files_and_come_back_the_same() {
     assert_eq!(std::fs::read_to_string(folder.path().join("two.csv")).unwrap(), "id,s,f,d,at,b\n");
 }
 
+/// A regression: bytes were not read from CSV, and seconds were whole numbers in Parquet to all but readers of Arrow's notes.
+#[test]
+fn seconds_dates_and_bytes_come_back_with_their_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = "CREATE TABLE s AS SELECT value AS k, arrow_cast('2024-01-01 10:00:00', 'Timestamp(Second, None)') AS ts, \
+                  arrow_cast('10:00:00', 'Time32(Second)') AS t, arrow_cast('2024-01-01', 'Date64') AS d, \
+                  [arrow_cast('2024-01-01', 'Timestamp(Second, None)')] AS l, \
+                  CASE value WHEN 0 THEN X'00ff' WHEN 1 THEN X'' END AS b FROM range(3)";
+    said(folder.path(), &[create]);
+    for (file, columns) in [("s.parquet", "*"), ("s.json", "*"), ("s.csv", "* EXCLUDE (l)")] {
+        let there = format!("CREATE TABLE there AS SELECT {columns} FROM s");
+        let back = "CREATE TABLE back AS FROM there WHERE false";
+        let (to, from) = (format!("COPY there TO '{file}'"), format!("COPY back FROM '{file}'"));
+        said(folder.path(), &[&there, back, &to, &from]);
+        let rows = |table: &str| said(folder.path(), &[&format!("SELECT * FROM {table} ORDER BY k")]);
+        assert_eq!(rows("back"), rows("there"), "{file}");
+        assert_eq!(rows("back").lines().count(), 4, "{file}");
+        said(folder.path(), &["DROP TABLE there", "DROP TABLE back"]);
+    }
+    // Others find types that they know: a drive that attaches the file reads it as they do.
+    let attached = Command::new(pithead_e2e::pithead())
+        .current_dir(folder.path())
+        .args(["sql", "--attach", "s.parquet", "--quiet", "--format", "csv", "-c", "DESCRIBE s"])
+        .output()
+        .unwrap();
+    let described = String::from_utf8(attached.stdout).unwrap();
+    for column in ["ts,Timestamp(ms),", "t,Time32(ms),", "d,Date32,"] {
+        assert!(described.contains(column), "{column} in {described}");
+    }
+}
+
+#[test]
+fn what_csv_cannot_give_its_table_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    said(folder.path(), &["CREATE TABLE t AS SELECT 1 AS k, [1, 2] AS l", "COPY t TO 'l.csv'"]);
+    refused(folder.path(), "COPY t FROM 'l.csv'", 3, &["l.csv", "column l is List", "not read from CSV", "JSON lines"]);
+    said(folder.path(), &["CREATE TABLE n (k INT)"]);
+    std::fs::write(folder.path().join("n.csv"), "k\n1\n-\n").unwrap();
+    refused(folder.path(), "COPY n FROM 'n.csv'", 3, &["line 3", "column k", "the types are those of the dataset", "NULL '…'"]);
+    said(folder.path(), &["COPY n FROM 'n.csv' (NULL '-')"]);
+}
+
 #[test]
 fn what_cannot_be_copied_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -73,6 +73,32 @@ fn a_csv_file_whose_later_rows_are_of_another_type_is_refused() {
     refused("lying.csv", text.as_bytes(), &["not a number"]);
 }
 
+/// A regression: the first rows did not fit the types that were guessed from them.
+#[test]
+fn a_csv_file_whose_first_rows_only_look_like_moments_is_loaded() {
+    block_on(async {
+        let setup = Setup::new(Mode::ONE_HERE).await;
+        for (name, first, other) in
+            [("a", "2024-01-01 00:00:00.123456789", "2500-01-01 00:00:00"), ("b", "2024-01-01 23:00:00", "2024-01-01 24:00:00")]
+        {
+            let path = setup.directory().join(format!("{name}.csv"));
+            std::fs::write(&path, format!("t\n{first}\n{other}\n")).unwrap();
+            load(&setup.engine, spec(name, &path)).await.unwrap();
+            let table = collect(&setup.session().await, &format!("SELECT t FROM {name} ORDER BY t")).await.unwrap();
+            assert_eq!(table.rows, [[first], [other]]);
+        }
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn a_json_file_with_a_broken_line_is_refused_by_its_line() {
+    refused("broken.jsonl", b"{\"a\":1}\n\n{\"a\":oops}\n", &["line 3, column 6", "not valid JSON"]);
+    let mut text = "{\"a\":1}\n".repeat(30_000);
+    text += "{\"a\":oops}\n";
+    refused("later.jsonl", text.as_bytes(), &["line 30001, column 6", "not valid JSON"]);
+}
+
 #[test]
 fn a_csv_file_with_rows_of_other_lengths_is_refused() {
     refused("ragged.csv", b"a,b,c\n1,2,3\n4,5\n6,7,8\n", &[]);

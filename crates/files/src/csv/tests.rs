@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
+use arrow::datatypes::TimeUnit;
 use arrow::util::display::array_value_to_string;
 
 use super::*;
@@ -53,7 +54,7 @@ fn read_as(text: &str, data_type: &DataType, options: &CsvOptions) -> Result<Vec
     let mut source = source.unwrap();
     let mut fields: Vec<Field> = source.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
     fields[0] = fields[0].clone().with_data_type(data_type.clone());
-    source.retype(Arc::new(Schema::new(fields)));
+    source.retype(Arc::new(Schema::new(fields)), false);
     let all = rows(&source, None).map(|batch| batch.column(0).clone());
     let alone = rows(&source, Some(0)).map(|batch| batch.column(0).clone());
     match (all, alone) {
@@ -101,6 +102,59 @@ fn moments_that_each_say_a_zone_keep_it_and_are_texts_where_only_some_do() {
     let of_two = CsvOptions { schema_rows: 2, ..CsvOptions::default() };
     let (_folder, source) = self::source("t\n2024-01-01T10:00:00Z\n2024-01-01T10:00:00Z\nx\n", &of_two);
     assert_eq!(source.unwrap().schema().field(0).data_type(), &zoned(TimeUnit::Microsecond));
+}
+
+/// A regression: types were guessed that the very rows which they were guessed from did not fit.
+#[test]
+fn what_types_are_guessed_from_fits_them() {
+    let read = |text: &str| {
+        let (_folder, source) = source(text, &CsvOptions::default());
+        texts(rows(&source.unwrap(), None).unwrap().column(0))
+    };
+    for (first, other) in [
+        ("2024-01-01 00:00:00.123456789", "2500-01-01 00:00:00"),
+        ("2024-01-01 23:00:00", "2024-01-01 24:00:00"),
+        ("2024-02-28", "2024-02-30"),
+    ] {
+        assert_eq!(read(&format!("t\n{first}\n{other}\n")), [first, other]);
+    }
+    let years = read("t\n2024-01-01 00:00:00.123456000\n2500-01-01 00:00:00\n");
+    assert_eq!(years, ["2024-01-01T00:00:00.123456", "2500-01-01T00:00:00"]);
+}
+
+#[test]
+fn bytes_are_read_from_hex_and_no_bytes_are_not_null() {
+    let read = |text: &str| read_as(text, &DataType::BinaryView, &CsvOptions::default());
+    assert_eq!(read("x,n\n00ff,1\n\\xABcd,2\n\"\",3\n").unwrap(), ["00ff", "abcd", ""]);
+    let (_folder, source) = source("x,n\n00ff,1\n,2\n\"\",3\n", &CsvOptions::default());
+    let mut source = source.unwrap();
+    let of_bytes = Field::new("x", DataType::BinaryView, true);
+    source.retype(Arc::new(Schema::new(vec![of_bytes, source.schema().field(1).clone()])), false);
+    let nulls: Vec<bool> = (0..3).map(|row| rows(&source, None).unwrap().column(0).is_null(row)).collect();
+    assert_eq!(nulls, [false, true, false]);
+    for wrong in ["0", "zz", "0 ff", "é"] {
+        let expected = format!("line 2: expected BinaryView in column x, got {wrong:?}");
+        assert_eq!(read(&format!("x,n\n{wrong},1\n")).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn columns_that_csv_has_no_values_for_are_named() {
+    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true)));
+    for data_type in [list, DataType::FixedSizeBinary(2), DataType::Duration(TimeUnit::Second)] {
+        let fault = read_as("l,n\n\"[1, 2]\",1\n", &data_type, &CsvOptions::default()).unwrap_err();
+        assert_eq!(fault, format!("column l is {data_type}, which is not read from CSV"));
+    }
+}
+
+#[test]
+fn hints_say_whose_types_do_not_hold_a_value() {
+    let (_folder, source) = source("n\n1\nx\n", &first_row());
+    let mut source = source.unwrap();
+    let hint = |source: &TextSource<Csv>| rows(source, None).unwrap_err().hint.unwrap();
+    assert!(hint(&source).contains("guessed") && hint(&source).contains("--csv-null"), "{}", hint(&source));
+    source.retype(Arc::clone(source.schema()), false);
+    assert!(!hint(&source).contains("guessed") && hint(&source).contains("NULL '…' of COPY"), "{}", hint(&source));
 }
 
 fn first_row() -> CsvOptions {

@@ -12,6 +12,7 @@ use parquet::file::properties::WriterProperties;
 use pithead_model::SLICE_BYTES_MAX;
 
 use super::{Compression, RowWriter, WriteError};
+use crate::seconds::{Dates, converted, dates_of, has_dates, written};
 
 /// Arrow IPC, stream format.
 pub(super) struct ArrowStreamRows<W: Write>(StreamWriter<W>);
@@ -55,7 +56,15 @@ impl<W: Write> RowWriter for ArrowFileRows<W> {
 const GROUP_BYTES_MAX: usize = SLICE_BYTES_MAX / 4 * 3;
 
 /// Parquet.
-pub(super) struct ParquetRows<W: Write + Send>(ArrowWriter<W>);
+pub(super) struct ParquetRows<W: Write + Send>(Begun<W>);
+
+/// A file of Parquet, and whether it has begun. One with dates in milliseconds begins with the first rows, which say whether its
+/// dates are days.
+enum Begun<W: Write + Send> {
+    Not(SchemaRef, W, WriterProperties),
+    Yes(ArrowWriter<W>, SchemaRef, Vec<Dates>),
+    Failed,
+}
 
 impl<W: Write + Send> ParquetRows<W> {
     pub(super) fn new(compression: Option<Compression>, schema: &SchemaRef, out: W) -> Result<Self, WriteError> {
@@ -68,19 +77,54 @@ impl<W: Write + Send> ParquetRows<W> {
         };
         let properties = WriterProperties::builder().set_compression(codec);
         let properties = properties.set_max_row_group_bytes(Some(GROUP_BYTES_MAX)).build();
-        Ok(Self(ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?))
+        let mut rows = Self(Begun::Not(Arc::clone(schema), out, properties));
+        if !schema.fields().iter().any(|field| has_dates(field.data_type())) {
+            rows.begin(None)?;
+        }
+        Ok(rows)
+    }
+
+    /// Begins the file, if it has not begun, by its first rows.
+    fn begin(&mut self, first: Option<&RecordBatch>) -> Result<(), WriteError> {
+        self.0 = match std::mem::replace(&mut self.0, Begun::Failed) {
+            Begun::Not(schema, out, properties) => {
+                let of_column = |column| first.map_or(Dates::Days, |first| dates_of(first.column(column)));
+                let dates: Vec<Dates> = (0..schema.fields().len()).map(of_column).collect();
+                let written = written(&schema, &|column| dates[column]);
+                Begun::Yes(ArrowWriter::try_new(out, Arc::clone(&written), Some(properties))?, written, dates)
+            }
+            begun => begun,
+        };
+        Ok(())
     }
 }
 
 impl<W: Write + Send> RowWriter for ParquetRows<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
-        Ok(self.0.write(batch)?)
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.begin(Some(batch))?;
+        let Begun::Yes(writer, schema, dates) = &mut self.0 else { return Err(not_begun()) };
+        for ((column, field), dates) in batch.columns().iter().zip(schema.fields()).zip(dates) {
+            if *dates == Dates::Days && dates_of(column) == Dates::Moments {
+                let what = "a date has a time of day after rows whose dates were written as days";
+                return Err(WriteError::Rows(format!("column {}: {what}", field.name())));
+            }
+        }
+        Ok(writer.write(&converted(batch.clone(), schema)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
-        self.0.finish()?;
+        self.begin(None)?;
+        let Begun::Yes(mut writer, ..) = self.0 else { return Err(not_begun()) };
+        writer.finish()?;
         Ok(())
     }
+}
+
+fn not_begun() -> WriteError {
+    WriteError::Rows("the file could not be begun".to_owned())
 }
 
 #[cfg(test)]

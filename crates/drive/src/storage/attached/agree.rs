@@ -24,6 +24,7 @@ pub(crate) struct Member<'a> {
 /// The columns of all files: those of the first file in its order, then what others have besides, then those of folders. A column
 /// has a type that holds the values of every file; where there is none, the message names two files.
 pub(crate) fn agree(members: &[Member<'_>]) -> Result<SchemaRef, String> {
+    members.iter().try_for_each(check_folders)?;
     let folders = folder_columns(members);
     let mut fields: Vec<Field> = Vec::new();
     let mut said_by: Vec<&Path> = Vec::new();
@@ -46,6 +47,19 @@ pub(crate) fn agree(members: &[Member<'_>]) -> Result<SchemaRef, String> {
     }
     fields.extend(folders.into_iter().map(|(name, data_type)| Field::new(name, data_type, true)));
     pithead_slice::normalise(&Schema::new(fields)).map_err(|error| error.to_string())
+}
+
+/// Refuses a file with a column that its folders name, too: which of the values it has, nobody can say.
+fn check_folders(member: &Member<'_>) -> Result<(), String> {
+    let has_own = |(column, _): &&(String, String)| member.schema.index_of(column).is_ok();
+    match member.folders.iter().find(has_own) {
+        Some((column, value)) => Err(format!(
+            "{}: its folder {column}={value} names a column that the file has, too; write the files without it, or rename \
+             the folders",
+            member.path.display()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Where a file has each column of the agreed schema.
@@ -150,10 +164,7 @@ mod tests {
 
     #[test]
     fn columns_are_matched_by_name_and_folders_come_last() {
-        let (one, other) = (
-            schema(&[("a", DataType::Int32), ("y", DataType::Utf8View)]),
-            schema(&[("b", DataType::Utf8View), ("a", DataType::Int64)]),
-        );
+        let (one, other) = (schema(&[("a", DataType::Int32)]), schema(&[("b", DataType::Utf8View), ("a", DataType::Int64)]));
         let (of_one, of_other) =
             (folders(&[("y", "7"), ("d", "2024-01-31"), ("m", "01")]), folders(&[("y", NULL_FOLDER), ("d", "x"), ("m", "10")]));
         let members = [
@@ -177,6 +188,17 @@ mod tests {
             origins(&agreed, &members[1]),
             [Origin::Column(1), Origin::Column(0), text("x"), text("10"), text(NULL_FOLDER)]
         );
+    }
+
+    /// A regression: the folder's value stood in the place of the file's own, and nobody was told.
+    #[test]
+    fn a_file_with_a_column_that_its_folders_name_is_refused() {
+        let (one, other) = (schema(&[("a", DataType::Int32)]), schema(&[("a", DataType::Int32), ("y", DataType::Int64)]));
+        let of_folder = folders(&[("y", "7")]);
+        let of = |path, schema| Member { path: Path::new(path), schema, folders: &of_folder };
+        let why = agree(&[of("y=7/one.parquet", &one), of("y=7/other.parquet", &other)]).unwrap_err();
+        assert!(why.starts_with("y=7/other.parquet: its folder y=7 names a column that the file has, too"), "{why}");
+        assert!(agree(&[of("y=7/one.parquet", &one)]).is_ok());
     }
 
     #[test]
