@@ -76,6 +76,17 @@ def test_work_is_emulated_on_drives_of_a_profile(loaded: pithead.Connection, tmp
         relation.emulated(tmp_path / "mine.toml")
 
 
+def test_all_datasets_of_a_join_are_emulated(conn: pithead.Connection) -> None:
+    """Of two datasets that drives join, the one that the other is joined with was left out."""
+    for name, rows in (("a", 40_000), ("b", 20_000)):
+        conn.load(name, pa.table({"id": range(rows), f"v{name}": range(rows)}), partition_by="id")
+    for sides in ("a JOIN b", "b JOIN a"):
+        relation = conn.sql(f"SELECT sum(va * vb) FROM {sides} USING (id)")
+        relation.fetchall()
+        assert "Inner Join" in " ".join(node.text for node in relation.explain().nodes() if node.site == "drive")
+        assert relation.emulated("newport")["medium_bytes"] == relation.profile()["medium_bytes"] > 0
+
+
 class Told:
     """Stands in for a bar of tqdm."""
 

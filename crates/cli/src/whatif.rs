@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
-use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Patterns, Prediction, Profile, predict, quantity_text};
+use pithead_emulate::{
+    DRIVES_MAX, Fleet, Level, ModelError, Others, Patterns, Prediction, Profile, predict, predict_others, quantity_text,
+};
 use pithead_host::{Parameters, Session, SubPlanProfile, patterns_of};
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_repro::{Chart, Line, svg};
@@ -32,15 +34,17 @@ const LINKS: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 const CLOCK: &str = "emulated, virtual time";
 /// The drives find the pages that may match.
 const HINTED: &str = "SET pithead.level = '1'";
+/// The drives filter.
+const FILTERED: &str = "SET pithead.level = '2'";
 /// Characters of the query in a picture.
 const QUERY_CHARS: usize = 66;
 
 /// Predict what a query would take on drives of a profile: time, bytes and joules, for each level of push-down.
 ///
 /// The query runs three times, over the data of this directory: with everything pushed down, with the pages that may
-/// match sent as they are stored, and with nothing pushed down. What its sub-plans counted (rows and bytes read, passed
-/// and handed on) is spread over the drives of the profile, and a model of them gives the times. What the host does
-/// above the sub-plans is not in them.
+/// match sent as they are stored, and with nothing pushed down; where drives join datasets, once more with the filters
+/// only. What its sub-plans counted (rows and bytes read, passed and handed on) is spread over the drives of the profile,
+/// and a model of them gives the times. What the host does above the sub-plans is not in them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WhatifArgs {
@@ -79,9 +83,30 @@ pub(crate) struct WhatifArgs {
 /// One sub-plan at one level.
 struct Row {
     sub_plan: usize,
+    part: Part,
+    outcome: Result<Prediction, ModelError>,
+}
+
+/// What drives take to a level.
+#[derive(Clone, Copy, Debug)]
+struct Part {
     level: Level,
     counts: Counts,
-    outcome: Result<Prediction, ModelError>,
+    others: Others,
+}
+
+impl Part {
+    /// What it would take: the datasets that are joined with the driving one first, and then that one.
+    fn predict(&self, profile: &Profile, fleet: Fleet) -> Result<Prediction, ModelError> {
+        let driving = predict(profile, &self.counts, self.level, fleet)?;
+        let before = predict_others(profile, self.others, self.level, fleet)?;
+        Ok(before.map_or(driving, |before| before.and(&driving)))
+    }
+
+    /// Bytes of the datasets as they are stored; 0 where they were not counted.
+    fn stored_bytes(&self) -> u64 {
+        if self.counts.stored_bytes == 0 { 0 } else { self.counts.stored_bytes.saturating_add(self.others.read_bytes) }
+    }
 }
 
 /// Runs the command.
@@ -108,8 +133,22 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     } else {
         writeln!(sink, "{CLOCK}; profile {}, {}, {} times the data\n", profile.name, shown(fleet), args.times)?;
         grid(&rows).write(&mut sink)?;
+        for sub_plan in only_filters(&rows) {
+            writeln!(
+                sink,
+                "sub-plan {sub_plan} hands on as many rows as pass its filters, so level 3 is modelled as level 2 is: as filters"
+            )?;
+        }
     }
     sink.finish()
+}
+
+/// The sub-plans whose level 3 is no other work than level 2, as far as rows tell.
+fn only_filters(rows: &[Row]) -> Vec<usize> {
+    let at = |level: Level| rows.iter().filter(move |row| row.part.level == level);
+    let both = at(Level::Whole).zip(at(Level::Filtered));
+    let alike = both.filter(|(whole, filtered)| whole.outcome.is_ok() && whole.outcome == filtered.outcome);
+    alike.map(|(whole, _)| whole.sub_plan).collect()
 }
 
 /// What a picture is of, below its titles.
@@ -126,9 +165,13 @@ fn note(args: &WhatifArgs, fleet: Fleet) -> String {
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     counts: Counts,
-    /// At level 1; none where drives do not take it there.
+    /// At level 2, where joins leave rows out before they are read.
+    filtered: Counts,
+    /// The datasets that it joins with the driving one.
+    others: Others,
+    /// At level 1; none where drives do not take it there, or it joins several datasets.
     hints: Option<Hints>,
-    /// Whether drives take it to level 0. They do not where a sub-plan joins what each of them has.
+    /// Whether drives take it to level 0, and nothing else travels then than what is counted.
     can_travel: bool,
     /// The partitions that it ran over.
     partitions: u64,
@@ -169,16 +212,19 @@ struct Hints {
 #[derive(Clone, Copy, Debug)]
 struct Scaled {
     counts: Counts,
+    filtered: Counts,
+    others: Others,
     hints: Option<Hints>,
     can_travel: bool,
 }
 
 impl Scaled {
     /// The levels to which it can be taken, the highest first, each with its counts.
-    fn levels(&self) -> Vec<(Level, Counts)> {
-        let [whole, filtered, bytes] = Level::ALIKE.map(|level| (level, self.counts));
-        let hints = self.hints.map(|Hints { counts, patterns }| (Level::Hints { patterns }, counts));
-        [whole, filtered].into_iter().chain(hints).chain(self.can_travel.then_some(bytes)).collect()
+    fn levels(&self) -> Vec<Part> {
+        let part = |level: Level, counts: Counts| Part { level, counts, others: self.others };
+        let joined = [part(Level::Whole, self.counts), part(Level::Filtered, self.filtered)];
+        let hints = self.hints.map(|Hints { counts, patterns }| part(Level::Hints { patterns }, counts));
+        joined.into_iter().chain(hints).chain(self.can_travel.then(|| part(Level::Bytes, self.counts))).collect()
     }
 }
 
@@ -210,10 +256,31 @@ async fn count(session: &Session, query: &str) -> Result<Vec<Counted>, CliError>
         let fault = Fault::new(Blame::Unsupported, "the query has other sub-plans when its work is done at the host");
         return Err(fault.hint("EXPLAIN ANALYZE with SET pithead.level = 3 and = 0 shows both").into());
     }
-    let is_alike = hinted.len() == whole.len();
-    let hinted = |place: usize| is_alike.then(|| &*hinted[place]);
-    let both = whole.iter().zip(&stored).enumerate();
-    Ok(both.map(|(place, (whole, stored))| counted(whole, hinted(place), stored)).collect())
+    let filtered = if whole.iter().any(|whole| joins(whole)) {
+        drain(session, FILTERED).await?;
+        work(drain(session, query).await?.sub_plans())
+    } else {
+        Vec::new()
+    };
+    let at = |place: usize| {
+        let of = |run: &'_ [Arc<SubPlanProfile>]| (run.len() == whole.len()).then(|| Arc::clone(&run[place]));
+        Runs { whole: &whole[place], filtered: of(&filtered), hinted: of(&hinted), stored: &stored[place] }
+    };
+    Ok((0..whole.len()).map(|place| at(place).counted()).collect())
+}
+
+/// A sub-plan's runs with everything pushed down, with filters, with pages that may match, and with nothing. None: the query has
+/// other sub-plans then.
+struct Runs<'a> {
+    whole: &'a SubPlanProfile,
+    filtered: Option<Arc<SubPlanProfile>>,
+    hinted: Option<Arc<SubPlanProfile>>,
+    stored: &'a SubPlanProfile,
+}
+
+/// Whether a sub-plan joins several datasets.
+fn joins(profile: &SubPlanProfile) -> bool {
+    profile.sub_plan.datasets.len() > 1
 }
 
 /// The sub-plans of the query itself. What samples of tables have told the first run is known to the second one, which takes none.
@@ -221,15 +288,39 @@ fn work(all: Vec<Arc<SubPlanProfile>>) -> Vec<Arc<SubPlanProfile>> {
     all.into_iter().filter(|profile| !profile.is_sample).collect()
 }
 
-fn counted(whole: &SubPlanProfile, hinted: Option<&SubPlanProfile>, stored: &SubPlanProfile) -> Counted {
-    let by_level =
-        |profile: &SubPlanProfile| ByLevel::<Counts>::of(profile.sessions().iter().flat_map(|session| &session.annotations));
-    let carried = by_level(stored);
-    let counts = Counts { stored_bytes: carried.sum().stored_bytes, ..by_level(whole).sum() };
-    let can_travel = carried.whole.rows == 0 && carried.filtered.rows == 0;
-    let partitions = whole.sessions().len().max(1) as u64;
-    let hints = hinted.and_then(|hinted| hints(&counts, hinted));
-    Counted { counts, hints, can_travel, partitions, groups_are_apart: whole.sub_plan.whole_partition }
+impl Runs<'_> {
+    fn counted(&self) -> Counted {
+        let Runs { whole, stored, .. } = self;
+        let carried = by_level(stored);
+        let counts = Counts { stored_bytes: carried.sum().stored_bytes, ..by_level(whole).sum() };
+        let others = whole.sessions();
+        // At lower levels the host gets other datasets by a way that sessions do not count.
+        let alone = !joins(whole);
+        Counted {
+            counts,
+            filtered: self.filtered.as_deref().filter(|_| !alone).map_or(counts, |run| filtered(counts, run)),
+            others: Others::of(others.iter().filter_map(|session| session.session.as_ref())),
+            hints: self.hinted.as_deref().filter(|_| alone).and_then(|hinted| hints(&counts, hinted)),
+            can_travel: alone && carried.whole.rows == 0 && carried.filtered.rows == 0,
+            partitions: whole.sessions().len().max(1) as u64,
+            groups_are_apart: whole.sub_plan.whole_partition,
+        }
+    }
+}
+
+fn by_level(profile: &SubPlanProfile) -> ByLevel<Counts> {
+    ByLevel::<Counts>::of(profile.sessions().iter().flat_map(|session| &session.annotations))
+}
+
+/// What of the driving dataset passes at level 2: at level 3, drives leave out rows that have no partner, too. Where they took no
+/// slice to level 2, what was counted at level 3.
+fn filtered(counts: Counts, run: &SubPlanProfile) -> Counts {
+    match by_level(run).filtered {
+        Counts { passed_rows: 0, .. } => counts,
+        Counts { rows, read_bytes, passed_rows, passed_bytes, .. } => {
+            Counts { rows, read_bytes, passed_rows, passed_bytes, ..counts }
+        }
+    }
 }
 
 /// What drives found at level 1; none where they took any slice to another level. All rows count as searched where any are.
@@ -274,6 +365,8 @@ impl Counted {
         };
         Scaled {
             counts: Counts { out_rows: kept(counts.out_rows), out_bytes: kept(counts.out_bytes), ..grown(counts) },
+            filtered: grown(self.filtered),
+            others: self.others.times(times),
             hints: self.hints.map(|hints| Hints { counts: grown(hints.counts), ..hints }),
             can_travel: self.can_travel,
         }
@@ -281,12 +374,9 @@ impl Counted {
 }
 
 fn rows(profile: &Profile, scaled: &[Scaled], fleet: Fleet) -> Vec<Row> {
-    let row = |sub_plan: usize, level: Level, counts: Counts| {
-        let outcome = predict(profile, &counts, level, fleet);
-        Row { sub_plan, level, counts, outcome }
-    };
     let of = |(place, scaled): (usize, &Scaled)| {
-        scaled.levels().into_iter().map(|(level, counts)| row(place + 1, level, counts)).collect::<Vec<_>>()
+        let row = |part: Part| Row { sub_plan: place + 1, outcome: part.predict(profile, fleet), part };
+        scaled.levels().into_iter().map(row).collect::<Vec<_>>()
     };
     scaled.iter().enumerate().flat_map(of).collect()
 }
@@ -305,7 +395,7 @@ fn grid(rows: &[Row]) -> Grid {
         ("waits for", Left),
     ]);
     for row in rows {
-        let mut texts = vec![row.sub_plan.to_string(), row.level.number().to_string()];
+        let mut texts = vec![row.sub_plan.to_string(), row.part.level.number().to_string()];
         match &row.outcome {
             Ok(predicted) => texts.extend([
                 quantity_text("elapsed_s", predicted.elapsed_s),
@@ -326,7 +416,7 @@ fn grid(rows: &[Row]) -> Grid {
 /// Megabytes of the stored data that are gone through in a second, for each watt of the system. None where it draws nothing, or
 /// where nothing was counted as it is stored.
 fn efficiency(row: &Row, predicted: &Prediction) -> Option<f64> {
-    let stored = row.counts.stored_bytes;
+    let stored = row.part.stored_bytes();
     (predicted.system_j > 0.0 && stored > 0).then(|| stored as f64 / 1e6 / predicted.system_j)
 }
 
@@ -339,10 +429,10 @@ fn object(profile: &Profile, fleet: Fleet, row: &Row) -> serde_json::Value {
         "copies": fleet.copies,
         "failed": fleet.failed,
         "sub_plan": row.sub_plan,
-        "level": row.level.number(),
-        "rows": row.counts.rows,
-        "passed_rows": row.counts.passed_rows,
-        "out_rows": row.counts.out_rows,
+        "level": row.part.level.number(),
+        "rows": row.part.counts.rows.saturating_add(row.part.others.rows),
+        "passed_rows": row.part.counts.passed_rows,
+        "out_rows": row.part.counts.out_rows,
     });
     match &row.outcome {
         Ok(predicted) => {
@@ -371,11 +461,11 @@ fn curves(profile: &Profile, scaled: &[Scaled], fleet: Fleet) -> Vec<Chart> {
     let profiles = LINKS.map(linked);
     let rate = |profile: &Profile| profile.parts.as_ref().map_or(0.0, |parts| parts.link.bytes_per_s.value / 1e6);
     let chart = |(place, scaled): (usize, &Scaled)| {
-        let lines = scaled.levels().into_iter().map(|(level, counts)| Line {
-            name: format!("level {}", level.number()),
+        let lines = scaled.levels().into_iter().map(|part| Line {
+            name: format!("level {}", part.level.number()),
             points: profiles
                 .iter()
-                .filter_map(|profile| Some((rate(profile), predict(profile, &counts, level, fleet).ok()?.elapsed_s)))
+                .filter_map(|profile| Some((rate(profile), part.predict(profile, fleet).ok()?.elapsed_s)))
                 .collect(),
         });
         let lines = lines.filter(|line| !line.points.is_empty()).collect();
@@ -411,7 +501,15 @@ mod tests {
         // 32 MB of pages are searched, and 2 MB of those travel.
         let found = Counts { read_bytes: 34_000_000, passed_rows: 50_000, passed_bytes: 2_000_000, out_rows: 1000, ..counts };
         let hints = Some(Hints { counts: found, patterns: Some(ONE) });
-        Counted { counts, hints, can_travel: true, partitions: 2, groups_are_apart }
+        Counted {
+            counts,
+            filtered: counts,
+            others: Others::default(),
+            hints,
+            can_travel: true,
+            partitions: 2,
+            groups_are_apart,
+        }
     }
 
     #[test]
@@ -438,8 +536,9 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("the device pm1725 has no cores for users' work").count(), 3, "{text}");
         let without = Scaled { hints: None, ..scaled() };
-        let numbers =
-            |scaled| rows(&find("newport").unwrap(), &[scaled], Fleet::even(2)).iter().map(|row| row.level.number()).collect();
+        let numbers = |scaled| {
+            rows(&find("newport").unwrap(), &[scaled], Fleet::even(2)).iter().map(|row| row.part.level.number()).collect()
+        };
         let joined = Scaled { can_travel: false, ..without };
         let all: [Vec<u8>; 3] = [scaled(), without, joined].map(numbers);
         assert_eq!(all, [vec![3, 2, 1, 0], vec![3, 2, 0], vec![3, 2]]);
@@ -518,6 +617,47 @@ mod tests {
         let joined = count(&session, join).await.unwrap();
         assert!(joined.iter().all(|counted| counted.hints.is_none() && !counted.can_travel), "{joined:?}");
         engine.shutdown().await;
+    }
+
+    /// Both are partitioned by what joins them, so drives join them, whichever of them drives.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn all_datasets_of_a_join_are_counted_at_levels_3_and_2() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EmbedOptions { drives: Some(2), ..EmbedOptions::default() };
+        let engine = connect(&Target::Data(folder.path().join("data")), &options).await.unwrap();
+        let session = engine.host.session();
+        for statement in [
+            "CREATE TABLE a (id BIGINT, v BIGINT) PARTITION BY hash(id)",
+            "CREATE TABLE b (id BIGINT, w BIGINT) PARTITION BY hash(id)",
+            "INSERT INTO a SELECT value, value * 7 % 1009 FROM range(40000)",
+            "INSERT INTO b SELECT value, value * 5 % 1009 FROM range(20000)",
+        ] {
+            drain(&session, statement).await.unwrap();
+        }
+        let query = "SELECT sum(v * w) FROM a JOIN b USING (id)";
+        let all = count(&session, query).await.unwrap();
+        let [counted] = all[..] else { panic!("{all:?}") };
+        assert_eq!(counted.others.rows + counted.counts.rows, 60_000, "{counted:?}");
+        assert!(counted.hints.is_none() && !counted.can_travel, "{counted:?}");
+        drain(&session, WHOLE).await.unwrap();
+        let read = drain(&session, query).await.unwrap().snapshot().medium_bytes;
+        let rows = rows(&find("newport").unwrap(), &[counted.of(1, 2), counted.of(10, 2)], Fleet::even(2));
+        let read_by: Vec<_> =
+            rows.iter().map(|row| (row.part.level.number(), row.outcome.as_ref().unwrap().medium_bytes)).collect();
+        assert_eq!(read_by, [(3, read), (2, read), (3, 10 * read), (2, 10 * read)]);
+        // Level 2 sends all rows of the driving dataset, and the other one as it is read; level 3 a sum of each drive.
+        let sent: Vec<_> = rows.iter().map(|row| row.outcome.as_ref().unwrap().link_bytes).collect();
+        let passed = counted.filtered.passed_bytes;
+        assert_eq!(counted.filtered.passed_rows, counted.counts.rows);
+        assert_eq!(sent[..2], [counted.counts.out_bytes, passed + counted.others.read_bytes]);
+        engine.shutdown().await;
+    }
+
+    #[test]
+    fn a_sub_plan_whose_level_3_is_modelled_as_filters_is_told_of() {
+        let filter = Scaled { counts: Counts { out_rows: 1000, out_bytes: 8000, ..scaled().counts }, ..scaled() };
+        let rows = rows(&find("newport").unwrap(), &[scaled(), filter], Fleet::even(2));
+        assert_eq!(only_filters(&rows), [2]);
     }
 
     /// The host keeps what samples have told: a query that sampled in its first run had fewer sub-plans in its second one.

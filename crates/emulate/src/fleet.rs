@@ -6,8 +6,10 @@ use crate::model::{Bottleneck, ComputeSite, Energy, Load, ModelError, run};
 use crate::profile::{Parts, Profile};
 use crate::work::Patterns;
 
+mod others;
 mod pages;
 
+pub use others::{Others, predict_others};
 pub(crate) use pages::whole_page;
 
 use pages::{Moved, work_of_one};

@@ -17,7 +17,7 @@ mod profile;
 mod throttle;
 mod work;
 
-pub use fleet::{DRIVES_MAX, Fleet, Level, Prediction, predict, predict_in_slices, predict_levels};
+pub use fleet::{DRIVES_MAX, Fleet, Level, Others, Prediction, predict, predict_in_slices, predict_levels, predict_others};
 pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
 pub use model::{Bottleneck, Busy, Bytes, ComputeSite, Energy, Load, ModelError, Outcome, run};
 pub use polling::PollInterval;

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use pithead_emulate::{
-    DRIVES_MAX, Fleet, ModelError, Prediction, Profile, builtin_names, find, parse, predict_levels, quantity_text,
+    DRIVES_MAX, Fleet, Level, ModelError, Others, Prediction, Profile, builtin_names, find, parse, predict_levels,
+    predict_others, quantity_text,
 };
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_remote::SubPlanProfile;
@@ -74,7 +75,11 @@ pub fn emulate<'a>(
         let labels = sessions.iter().filter(|session| !session.annotations.is_empty()).map(|session| &session.label);
         let drives = (labels.collect::<BTreeSet<_>>().len() as u64).clamp(1, DRIVES_MAX);
         let counts = ByLevel::<Counts>::of(sessions.iter().flat_map(|session| &session.annotations));
-        let Some(prediction) = predict_levels(profile, &counts, Fleet::even(drives))? else { continue };
+        let others = Others::of(sessions.iter().filter_map(|session| session.session.as_ref()));
+        // Drives read other datasets for rounds that they take to their end, and for no others.
+        let before = predict_others(profile, others, Level::Whole, Fleet::even(drives))?;
+        let driving = predict_levels(profile, &counts, Fleet::even(drives))?;
+        let Some(prediction) = before.into_iter().chain(driving).reduce(|sum, part| sum.and(&part)) else { continue };
         sum = Some(match sum {
             None => Emulated { drives, prediction },
             Some(sum) => Emulated { drives: sum.drives.max(drives), prediction: sum.prediction.and(&prediction) },

@@ -14,16 +14,21 @@ use crate::expression::any_stays;
 use crate::facts::KeyClasses;
 use crate::piece::{Layer, Piece, column_index};
 use crate::recursion::stands_alone;
+pub(crate) use crate::side::Side;
+use crate::unshipped::{Unshipped, reason};
 use crate::{Estimate, INPUT_SCHEMA, Input};
 
 /// The share of the bytes below which a side without repeats must get to be worth the grouping.
 const DISTINCT_GAIN: f64 = 0.6;
 
-/// A side of a join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Left,
-    Right,
+/// How a side of a join is shipped to the drives of the other one.
+struct Shipped<'o> {
+    /// What these drives run.
+    piece: &'o Piece,
+    /// As [`Input`] has it.
+    spread: Option<Vec<usize>>,
+    /// Bytes to all of them.
+    sent: f64,
 }
 
 impl Cutter<'_> {
@@ -110,46 +115,65 @@ impl Cutter<'_> {
         {
             candidates.push(self.co_located_piece(plan, join, l, r)?);
         }
+        let mut unshipped = Vec::new();
         for (side, own, other) in [(Side::Left, left, right), (Side::Right, right, left)] {
-            let Some(piece) = own.piece.as_ref().filter(|_| preserved(join.join_type).contains(&side)) else { continue };
-            candidates.extend(self.shipping(plan, join, side, piece, own, other)?);
+            match self.sendable(join, side, own, other) {
+                Ok(shipped) => candidates.push(self.shipping(plan, join, side, &shipped, other)?),
+                Err(why) => unshipped.push((side.other(), why)),
+            }
         }
         let best = candidates.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
         if best.is_none() {
-            self.stayed(plan, || "its sides are not partitioned alike, and neither is small enough to ship");
+            self.stayed(plan, || reason(&unshipped));
         }
         Ok(best)
     }
 
-    /// The join at the drives of `piece`, with the other side shipped there.
+    /// How the other side gets to the drives of `own`, which is this side of the join; or why it does not.
+    fn sendable<'o>(&self, join: &Join, side: Side, own: &'o Outcome, other: &Outcome) -> Result<Shipped<'o>, Unshipped> {
+        let piece = own.piece.as_ref().ok_or(Unshipped::NoDrives)?;
+        if !preserved(join.join_type).contains(&side) {
+            return Err(Unshipped::Unmatched);
+        }
+        let other_plan = if side == Side::Left { &join.right } else { &join.left };
+        let spread = spread(join, side, piece);
+        let sent = other.estimate.bytes() * if spread.is_some() { 1.0 } else { piece.scheme.copies.len() as f64 };
+        let each = sent / piece.scheme.copies.len() as f64;
+        // Each is looked at only where the ones before it allow to ship.
+        if each > self.options.ship_bytes_max {
+            Err(Unshipped::Large)
+        } else if sent > own.estimate.bytes() {
+            // Where fetching the piece's own rows costs less than shipping to it, the join runs at the host.
+            Err(Unshipped::Dear)
+        } else if self.options.not_shipped.contains(other_plan) {
+            Err(Unshipped::Refused)
+        } else if !stands_alone(other_plan) {
+            Err(Unshipped::Recursive)
+        } else {
+            Ok(Shipped { piece, spread, sent })
+        }
+    }
+
+    /// The join at the drives of a side, with the other side shipped there.
     fn shipping(
         &mut self,
         plan: &LogicalPlan,
         join: &Join,
         side: Side,
-        piece: &Piece,
-        own: &Outcome,
+        shipped: &Shipped<'_>,
         other: &Outcome,
-    ) -> Result<Option<Piece>> {
+    ) -> Result<Piece> {
+        let Shipped { piece, spread, sent } = shipped;
         let other_plan = if side == Side::Left { &join.right } else { &join.left };
-        let bytes = other.estimate.bytes();
-        let spread = spread(join, side, piece);
-        let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.copies.len() as f64 };
-        // Where fetching the piece's own rows costs less than shipping to it, the join runs at the host.
-        let each = sent / piece.scheme.copies.len() as f64;
-        let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
-        if !small || self.options.not_shipped.contains(other_plan) || !stands_alone(other_plan) {
-            return Ok(None);
-        }
         self.inputs += 1;
         let offset = if side == Side::Left { 0 } else { offset_of_right(join) };
         let keys = moved(&piece.keys, offset);
-        let mut grown = piece.clone();
+        let mut grown = Piece::clone(piece);
         grown.cost += other.host_cost + sent;
         grown.keys = equal_columns(join, &keys);
         if self.is_draft() {
             let joined = self.built(&join.schema, || Ok(plan.clone()))?;
-            return Ok(Some(self.grown(grown, joined, plan)));
+            return Ok(self.grown(grown, joined, plan));
         }
         let name = format!("table_{}", self.inputs);
         let leaf = input_leaf(&name, other_plan)?;
@@ -158,8 +182,9 @@ impl Cutter<'_> {
             Side::Right => (leaf.clone(), piece.plan.clone()),
         };
         grown.layers.push(Arc::new(Layer::new(&leaf, plan)));
-        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), spread, estimate: other.estimate.clone() });
-        Ok(Some(self.grown(grown, over(join, l, r)?, plan)))
+        let (spread, estimate) = (spread.clone(), other.estimate.clone());
+        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), spread, estimate });
+        Ok(self.grown(grown, over(join, l, r)?, plan))
     }
 
     /// The join of rows that are on the same drives.

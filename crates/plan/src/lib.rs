@@ -36,9 +36,11 @@ mod replan;
 mod rollup;
 mod sampling;
 mod shared_part;
+mod side;
 mod subquery;
 mod travel;
 mod unnest_rel;
+mod unshipped;
 mod width;
 
 pub use annotated::{Executed, Progress, Round, Rounds, RunOfSlices, Span, annotate, annotation_of, take_annotation};

@@ -311,6 +311,19 @@ async fn co_partitioned_joins_and_small_sides_go_down() {
 }
 
 #[tokio::test]
+async fn a_join_at_the_host_tells_what_keeps_each_side_from_the_others_drives() {
+    let reasons = async |sql: &str| cut(sql, &CutOptions::default()).await.reasons.into_values().collect::<Vec<_>>().join("; ");
+    let outer = reasons("select c_name, n_name from customer full join nation on c_nationkey = n_nationkey").await;
+    assert!(outer.contains("a row without a match at one drive may have one at another"), "{outer}");
+    let large = reasons("select * from lineitem join orders on l_comment = o_comment").await;
+    assert!(large.contains("neither is small enough to ship"), "{large}");
+    let sums = "select c_nationkey, c_mktsegment, sum(c_acctbal) as total from customer group by 1, 2";
+    let dear = reasons(&format!("select n_name, total from nation join ({sums}) on n_nationkey = c_nationkey")).await;
+    assert!(dear.contains("is made at the host, and to ship the"), "{dear}");
+    assert!(!dear.contains("small enough") && !dear.contains("partitioned alike"), "{dear}");
+}
+
+#[tokio::test]
 async fn pushdown_off_sends_columns_and_keeps_zone_maps() {
     let options = CutOptions { pushdown: false, ..CutOptions::default() };
     let cut = cut("select sum(l_tax) from lineitem where l_shipdate < date '1994-01-01'", &options).await;
