@@ -15,6 +15,7 @@ from pithead import UserError
 from . import get, io, pl, pp, tl
 from ._catalog import Domain, drop, ls
 from ._catalog import open as open_dataset
+from ._command_words import on_command_line
 
 __all__ = ["main"]
 
@@ -331,11 +332,11 @@ def _code(fault: BaseException) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; gives back its exit code."""
     args = _parser().parse_args(argv)
-    warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_, **__: print(f"note: {on_command_line(str(message), _PROG)}", file=sys.stderr)
     try:
         args.run(args)
     except (pithead.Error, KeyboardInterrupt) as fault:
-        print(f"error: {fault or 'interrupted'}", file=sys.stderr)
+        print(f"error: {on_command_line(str(fault), _PROG) or 'interrupted'}", file=sys.stderr)
         return _code(fault)
     except BrokenPipeError:
         # Whoever reads stdout has enough, as head has.

@@ -93,8 +93,19 @@ def _moments(
         return _expm1_moments(data, matrix, codes, n_groups, sizes)
     found = moments([data], [matrix], [codes], n_groups, log1p=False if flavor == "seurat" else None)
     rows = slice(None) if codes is None else slice(0, n_groups)
+    mean = found["mean"][rows]
+    return mean, _variance(found["m2"][rows], mean, sizes), found["nonzeros"][rows]
+
+
+def _variance(m2: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The variance from squared deviations of each group and gene. What is no more than sums round off is none.
+
+    A mean of n values is off by up to n times what one number rounds off, and so are all deviations from it.
+    """
+    n = sizes[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return found["mean"][rows], found["m2"][rows] / (sizes - 1)[:, None], found["nonzeros"][rows]
+        variance: np.ndarray = np.where(m2 <= (n * np.finfo(np.float64).eps * mean) ** 2, 0.0, m2) / (n - 1)
+    return variance
 
 
 def _expm1_moments(
@@ -123,7 +134,10 @@ def _expm1_moments(
             there = np.bincount(where, values[kept] != 0, length).reshape(rows, -1)
             stored = np.bincount(where, minlength=length).reshape(rows, -1)
             m2 = np.bincount(where, deviation**2, length).reshape(rows, -1) + (sizes[:, None] - stored) * means**2
-            mean[:, genes], var[:, genes], nonzeros[:, genes] = means, m2 / (sizes - 1)[:, None], there
+            # All deviations are off by as much as the mean is, which their sum tells.
+            off = np.bincount(where, deviation, length).reshape(rows, -1) - (sizes[:, None] - stored) * means
+            m2 -= off**2 / sizes[:, None]
+            mean[:, genes], var[:, genes], nonzeros[:, genes] = means, _variance(m2, means, sizes), there
     return mean, var, nonzeros
 
 

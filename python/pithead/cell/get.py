@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,7 @@ def aggregate(
         selections = [each[mask_of(mask, each.obs, "mask", f"{each.name}'s obs")] for each in selections]
     matrices = [each.matrix(layer=layer, use_raw=use_raw) for each in selections]
     grouping = grouping_of(selections, by)
+    warn_of_scales(selections, matrices, stacklevel=2)
     filled = np.flatnonzero(grouping.sizes)
     found = moments(selections, matrices, [codes for codes in grouping.codes], len(grouping.names))
     n = grouping.sizes[filled].astype(np.float64)[:, None]
@@ -126,6 +128,34 @@ def are_counts(selections: Sequence[Selection], matrices: Sequence[Matrix]) -> b
     transforms = [each.transform(matrix) for each, matrix in zip(selections, matrices, strict=True)]
     is_plain = all(each.target_sum is None and not each.log1p for each in transforms)
     return is_plain and all(matrix.kind == "counts" for matrix in matrices)
+
+
+def warn_of_scales(selections: Sequence[Selection], matrices: Sequence[Matrix], stacklevel: int) -> None:
+    """Warns where values of several datasets cannot be compared: their cells have other sums, or only some are logarithms.
+
+    Of values that were loaded as fractions it is not known what was done to them.
+    """
+    transforms = [each.transform(matrix) for each, matrix in zip(selections, matrices, strict=True)]
+    sums: dict[str, str] = {}
+    logarithms: dict[str, bool] = {}
+    for each, matrix, transform in zip(selections, matrices, transforms, strict=True):
+        if matrix.kind == "counts" or transform.target_sum is not None:
+            sums[each.name] = "as counted" if transform.target_sum is None else f"{transform.target_sum:g}"
+        if matrix.kind == "counts" or transform.log1p:
+            logarithms[each.name] = transform.log1p
+    if len(set(sums.values())) > 1:
+        listed = ", ".join(f"{name} {total}" for name, total in sums.items())
+        warnings.warn(
+            f"the cells of these datasets have different sums, so that their values cannot be compared: {listed};"
+            " pithead.cell.pp.normalize_total(ds, target_sum=1e4) of each, after pp.untransform(ds), sets one sum",
+            stacklevel=stacklevel + 1,
+        )
+    if len(set(logarithms.values())) > 1:
+        listed = ", ".join(name for name, taken in logarithms.items() if not taken)
+        warnings.warn(
+            f"some of these datasets are taken as logarithms, and others are not: {listed}; pithead.cell.pp.log1p(ds) sets that",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def moments(

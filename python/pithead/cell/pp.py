@@ -78,7 +78,10 @@ def _median(data: Selection, matrix: Matrix, before: Transform, totals: np.ndarr
 
 
 def log1p(data: Selection, *, base: float | None = None, layer: str | None = None) -> None:
-    """Takes values as `log(1 + value)`, natural or to `base`, from now on. What is stored stays as it is."""
+    """Takes values as `log(1 + value)`, natural or to `base`, from now on. What is stored stays as it is.
+
+    Raises UserError where values are -1 or below. Drives go through values that are no counts to find out.
+    """
     if base is not None and not (isinstance(base, (int, float, np.number)) and 0 < base < np.inf and base != 1):
         raise UserError(f"base={base!r} is no base of a logarithm", hint="None is the natural one")
     matrix = data.matrix(layer=layer)
@@ -91,9 +94,22 @@ def log1p(data: Selection, *, base: float | None = None, layer: str | None = Non
                 if before.log1p
                 else "what is stored was logarithms when it was loaded",
             )
+        _check_logarithms(data, matrix)
         return replace(before, log1p=True, base=base)
 
     _set(data, matrix, logarithms)
+
+
+def _check_logarithms(data: Selection, matrix: Matrix) -> None:
+    """Refuses values that have no logarithm of 1 + value: a single one of them makes the mean of its gene no number."""
+    if matrix.kind == "counts" or not data.n_obs or not len(matrix.var):
+        return
+    mean = moments([data], [matrix], [None], 0, log1p=True)["mean"][0]
+    if not np.isfinite(mean).all():
+        raise UserError(
+            f"{int((~np.isfinite(mean)).sum())} genes of {matrix.table} have values of -1 or below, of which log1p is no number",
+            hint="take logarithms of counts: take a layer or raw that holds them",
+        )
 
 
 def untransform(data: Selection, *, layer: str | None = None) -> None:

@@ -21,7 +21,7 @@ from ._parts import Matrix
 from ._result import Query, RankResult
 from ._result import explained as explained_queries
 from ._view import mask_of
-from .get import ids_of
+from .get import ids_of, warn_of_scales
 
 __all__ = ["rank_genes_groups"]
 
@@ -100,6 +100,7 @@ def rank_genes_groups(
     groups = groups if isinstance(groups, str | int) else list(groups)
     tested, baseline = chosen_groups(grouping, groups, reference)
     _warn_of_counts(selections, matrices)
+    warn_of_scales(selections, matrices, stacklevel=2)
     found, dropped = _ask(
         selections, matrices, grouping, tested, baseline, asked, _gene_mask(mask_var, selections, matrices, layer)
     )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pandas as pd
@@ -11,6 +15,7 @@ from scipy import sparse
 import pithead
 from pithead import cell
 from pithead.cell import __main__ as command
+from pithead.cell import _command_words
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -123,6 +128,48 @@ def test_a_plan_is_shown_and_nothing_runs(run, counts, tmp_path, monkeypatch):
     assert code == 0 and out.index("lab.a:") < out.index("lab.b:") and out.count("accumulate") >= 2
     code, _, err = run("de", "lab.a", "--groupby", "nothing", "--explain")
     assert code == 3 and "has no column 'nothing'" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["de", "lab.a", "--groupby", "few"], "hint: leave them out: --group other --group 'the rest'\n"),
+        (["de", "lab.a", "--groupby", "kind", "--group", "C"], "hint: leave out --group to test every group\n"),
+        (
+            ["de", "lab.a", "--groupby", "kind", "--reference", "C"],
+            "error: --reference 'C' is no group of kind; the groups are: T, B, NK\nhint: leave out --reference to take",
+        ),
+        (["de", "lab.a", "--groupby", "kind", "--layer", "none"], "hint: leave out --layer to take raw or X\n"),
+        (["de", "lab.a", "--groupby", "none"], "hint: in Python, ds.set_obs('none', values) adds one\n"),
+        (["de", "lab.a", "--groupby", "kind", "--normalize", "--target-sum", "0"], "error: --target-sum 0.0 is no sum"),
+        (["de", "lab.a", "--groupby", "kind", "--gene-symbols", "none"], "hint: leave out --gene-symbols to get ids only\n"),
+        (["de", "lab.a", "--groupby", "kind"], "are counts, and tests expect logarithms: --normalize takes them, and rewrites"),
+        (["de", "lab.b", "--groupby", "kind"], "hint: load one: python -m pithead.cell load lab.b FILE.h5ad\n"),
+        (["load", "lab.a", "a.h5ad"], "hint: --replace puts the new one in its place\n"),
+        (["load", "lab.b", "a.h5ad", "--layer", "none"], "hint: leave out --layer to take all there are\n"),
+        (["load", "lab.b", "a.h5ad", "--kind", "counts"], "hint: --kind floats keeps values of any kind; --kind auto decides"),
+    ],
+)
+def test_hints_are_in_words_of_the_command_line(run, counts, tmp_path, argv, told):
+    """`groups=['other']` is of no use to one who types options."""
+    counts.obs["few"] = ["alone", *["other"] * 50, *["the rest"] * 9]
+    counts.write_h5ad(tmp_path / "a.h5ad")
+    assert run("load", "lab.a", "a.h5ad", "--no-raw")[0] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        _, _, err = run(*argv)
+    assert told in err
+
+
+def test_words_of_the_command_line_are_said_somewhere_in_other_words():
+    """What is not said any more needs no other words, and what is said otherwise needs others."""
+    folder = Path(command.__file__).parent
+    sources = [*folder.rglob("*.py"), folder.parent / "_hints.py"]
+    engine = [*(folder.parents[2] / "crates/cell/src").glob("*.rs")]
+    text = "".join(path.read_text() for path in sources + engine if path.name != "_command_words.py")
+    for theirs, _ in _command_words._WORDS:
+        longest = max(re.split(r"\(\?[=<!]|\\.|[^\w '=:;,…]+", theirs), key=len).strip()
+        assert len(longest) > 4 and longest in text, theirs
 
 
 @pytest.mark.parametrize("name", ["f.h5", "f.hdf5", "f.H5"])

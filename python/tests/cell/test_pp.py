@@ -282,3 +282,39 @@ def test_aggregates_of_a_domain(conn, both):
     with pytest.raises(pithead.UserError, match="func='median' is not known") as fault:
         cell.get.aggregate(ds, "kind", "median")
     assert "to_anndata" in fault.value.hint
+
+
+def test_genes_of_one_value_have_no_dispersion(conn, both):
+    """The mean of many values is off by what a sum rounds off, and the variance was what that makes: 1e-30, and not 0."""
+    adata, _ = both
+    values = adata.X.toarray()
+    sc.pp.log1p(adata)
+    for gene, value in enumerate([0.1, 1.3, 2.7]):
+        values[:, gene] = np.float32(value)
+    values[:, 3:] = np.log1p(values[:, 3:])
+    # One cell of this gene has the next number.
+    values[:, 7], values[0, 7] = np.float32(1.3), np.nextafter(np.float32(1.3), np.float32(9))
+    adata.X = values
+    ds = cell.load(conn, adata, "lab.alike")
+    for asked in ({}, {"batch_key": "donor"}):
+        ours = cell.pp.highly_variable_genes(ds, inplace=False, **asked)
+        alike = ours["dispersions"].iloc[:3]
+        assert (alike.isna() if not asked else alike.fillna(0) == 0).all(), ours.head(9)
+    ours = cell.pp.highly_variable_genes(ds, inplace=False)
+    assert -40 < ours["dispersions"].iloc[7] < -20
+
+
+@pytest.mark.parametrize("least", [-1, -1.5])
+def test_values_without_a_logarithm_are_refused(conn, both, least):
+    """They became no numbers, and so did all that was asked of their genes."""
+    adata, _ = both
+    adata.X = adata.X.toarray() - 0.5
+    ds = cell.load(conn, adata, "lab.above", layers=False)
+    cell.pp.log1p(ds)
+    adata.X[3, 4] = least
+    ds = cell.load(conn, adata, "lab.below", layers=False)
+    with pytest.raises(pithead.UserError, match="1 genes of lab.below have values of -1 or below"):
+        cell.pp.log1p(ds)
+    assert "log1p" not in cell.open(conn, "lab.below").uns
+    cell.pp.log1p(ds[:3])
+    cell.pp.log1p(ds[:, :4])

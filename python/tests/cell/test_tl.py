@@ -316,3 +316,32 @@ def test_a_result_shows_itself(conn, counts):
     assert "symbol" in result.df("T", gene_symbols="symbol").columns
     with pytest.raises(pithead.UserError, match="'B' was not tested; the groups are: T, NK"):
         result.df("B")
+
+
+def test_values_on_different_scales_are_warned_of(conn):
+    """Cells of one dataset had the sum 10,000 and those of the other 100, and nothing said that they were compared."""
+    a, b = (cell.load(conn, make_counts(seed=seed), f"lab.{name}", raw=False) for seed, name in enumerate("ab"))
+    domain = cell.Domain([a, b])
+
+    def told(ask):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ask()
+        assert all(each.filename == __file__ for each in caught)
+        return [str(each.message) for each in caught]
+
+    def ranked():
+        return told(lambda: cell.tl.rank_genes_groups(domain, "kind"))
+
+    for ds, target in ((a, 1e4), (b, 1e2)):
+        cell.pp.normalize_total(ds, target_sum=target)
+        cell.pp.log1p(ds)
+    [warning] = ranked()
+    assert "have different sums" in warning and "lab.a 10000, lab.b 100;" in warning
+    assert told(lambda: cell.get.aggregate(domain, "kind", "mean")) == [warning]
+    cell.pp.untransform(b)
+    cell.pp.normalize_total(b, target_sum=1e4)
+    [warning] = ranked()
+    assert "others are not: lab.b;" in warning
+    cell.pp.log1p(b)
+    assert ranked() == []
