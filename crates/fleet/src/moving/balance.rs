@@ -57,6 +57,15 @@ pub(super) fn for_newcomer(groups: &[Group], drives: &[DriveId], newcomer: Drive
     moves
 }
 
+/// Why a drive that was added takes nothing over.
+pub(super) fn why_none(groups: &[Group], newcomer: DriveId) -> &'static str {
+    if groups.iter().any(|group| group.copies.contains(&newcomer)) {
+        "the drive has its share already"
+    } else {
+        "partitions move whole, and to move one would only change which drive has most"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pithead_model::DatasetId;
@@ -84,6 +93,9 @@ mod tests {
         let groups = [group(0, &[1], 10), group(1, &[2], 10)];
         assert!(for_newcomer(&groups, &[DriveId(1), DriveId(2), DriveId(3)], DriveId(3)).is_empty());
         assert!(for_newcomer(&[], &[DriveId(3)], DriveId(3)).is_empty());
+        assert!(why_none(&groups, DriveId(3)).contains("only change which drive has most"));
+        assert!(for_newcomer(&groups, &[DriveId(1), DriveId(2)], DriveId(2)).is_empty());
+        assert!(why_none(&groups, DriveId(2)).contains("its share already"), "it was added before");
     }
 
     #[test]

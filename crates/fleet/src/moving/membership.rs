@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pithead_door::Door;
 use pithead_model::{DriveId, Fault, Manifest, boxed};
 
-use super::balance::{for_newcomer, loads};
+use super::balance::{for_newcomer, loads, why_none};
 use super::home::hand_over;
 use super::shift::{put_copy, shift};
 use super::{MoveReport, TellMove, Teller, groups};
@@ -39,9 +39,7 @@ impl Fleet {
             let groups = groups(&manifest);
             let moves = for_newcomer(&groups, &manifest.drives, drive);
             if moves.is_empty() && !groups.is_empty() {
-                report.notes.push(format!(
-                    "domain {domain}: no partition moved; with as many partitions as drives, each is already as small as it gets"
-                ));
+                report.notes.push(format!("domain {domain}: no partition moved; {}", why_none(&groups, drive)));
             }
             let bytes = moves.iter().filter_map(|(index, _)| groups.get(*index)).map(super::Group::bytes).sum();
             let mut teller = Teller::new(Arc::clone(&tell), bytes);

@@ -97,6 +97,14 @@ impl Core {
         self.running.take_if(|_| is_meant).map(|running| (running.what, running.takes))
     }
 
+    /// Takes back what was counted of what it runs for the time after this moment, at which all ends.
+    pub fn stop(&mut self, now: f64) {
+        if let Some(running) = self.running.take() {
+            let after = running.since + running.left / running.speed - now;
+            self.account(&running.what, -after.max(0.0));
+        }
+    }
+
     fn account(&mut self, what: &Occupation, seconds: f64) {
         match what {
             Occupation::Task(_) | Occupation::Thread(..) => {
@@ -140,5 +148,16 @@ mod tests {
         assert!(core.end(2).is_none() && core.is_busy());
         assert!(matches!(core.end(3), Some((Occupation::LeftStep, 5.0))) && !core.is_busy());
         assert_eq!(core.change_speed(6.0, 0.5), None);
+    }
+
+    #[test]
+    fn what_would_run_after_the_end_does_not_count() {
+        let mut core = Core::default();
+        core.begin(1.0, Occupation::LeftStep, 4.0, 1.0);
+        assert!(core.change_speed(2.0, 0.5).is_some(), "it would end at 8");
+        core.stop(5.0);
+        assert_eq!((core.background, core.is_busy()), (4.0, false));
+        core.stop(6.0);
+        assert_eq!(core.background, 4.0);
     }
 }

@@ -103,6 +103,7 @@ impl<'a> Run<'a> {
             self.settle_speeds();
         }
         let seconds = self.scenario.seconds;
+        self.cores.iter_mut().for_each(|core| core.stop(seconds));
         let times = &mut self.times;
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1))).copied();

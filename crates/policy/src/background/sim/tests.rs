@@ -20,6 +20,18 @@ fn a_seed_has_one_outcome() {
     }
 }
 
+/// Tasks and steps that begin within it end after it.
+#[test]
+fn no_core_works_longer_than_the_time_that_is_simulated() {
+    for policy in POLICIES {
+        let scenario = Scenario { seconds: 0.001, backlog: Backlog::Endless, ..paper(16, false) };
+        let outcome = simulate(&scenario, policy);
+        let shares = outcome.foreground.iter().zip(&outcome.background).map(|(foreground, background)| foreground + background);
+        let most = shares.fold(0.0, f64::max);
+        assert!(0.5 < most && most <= 1.0 + 1e-9, "{policy}: {outcome:?}");
+    }
+}
+
 /// Pollaczek and Khinchine: the mean wait before one server of tasks that come at random.
 #[test]
 fn waits_are_those_of_queueing_theory() {
