@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import decimal
+import threading
+import time
 from collections.abc import Iterator
 
 import asyncpg
@@ -81,6 +83,54 @@ def test_a_statement_over_a_changed_table_is_prepared_again(server: Server) -> N
         await connection.close()
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [("SELECT value + 1 FROM range(10)", []), ("SELECT $1::bigint + value FROM range(10)", [1])],
+)
+def test_a_portal_is_moved_before_it_has_run(server: Server, query: str, values: list[int]) -> None:
+    """A regression: MOVE counted no rows of a portal that nothing had executed, and the portal was empty from then on."""
+
+    async def ask() -> None:
+        connection = await asyncpg.connect(host="127.0.0.1", port=server.port, user="me", database="pithead")
+        async with connection.transaction():
+            cursor = await connection.cursor(query + " ORDER BY 1", *values)
+            assert await cursor.forward(3) == 3
+            assert [row[0] for row in await cursor.fetch(2)] == [4, 5]
+            assert await cursor.forward(100) == 5
+            assert await cursor.fetch(1) == []
+        await connection.close()
+
+    asyncio.run(ask())
+
+
+def test_connections_are_ended_by_number(server: Server, connection: psycopg.Connection) -> None:
+    def ended(function: str, number: int) -> object:
+        row = connection.execute(f"SELECT {function}(%s)", [number]).fetchone()
+        return row and row[0]
+
+    def ask(function: str, error: type[Exception]) -> None:
+        with psycopg.connect(server.url, autocommit=True) as other:
+            number = other.info.backend_pid
+            threading.Timer(0.5, ended, [function, number]).start()
+            with pytest.raises(error):
+                other.execute("SELECT pg_sleep(60)")
+            assert other.closed == (function == "pg_terminate_backend")
+
+    ask("pg_cancel_backend", psycopg.errors.QueryCanceled)
+    ask("pg_terminate_backend", psycopg.errors.AdminShutdown)
+    with psycopg.connect(server.url, autocommit=True) as idle:
+        number = idle.info.backend_pid
+        assert ended("pg_cancel_backend", number) is True
+        assert idle.execute("SELECT 1").fetchone() == (1,), "nothing ran that could be cancelled"
+        assert ended("pg_terminate_backend", number) is True
+        with pytest.raises(psycopg.OperationalError):
+            idle.execute("SELECT 1")
+    deadline = time.monotonic() + 10
+    while ended("pg_terminate_backend", number) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ended("pg_terminate_backend", number) is False
 
 
 def test_asyncpg_knows_the_types_of_casts_and_pools_are_reset(server: Server) -> None:

@@ -11,7 +11,7 @@ use pithead_pg_catalog::DATABASE;
 use tokio::sync::watch;
 
 use crate::block_settings::BlockSettings;
-use crate::cancel::{Cancel, ConnectionPlace};
+use crate::cancel::{Cancel, ConnectionPlace, Holder};
 use crate::control::unknown_setting;
 use crate::deadline::{STATEMENT, in_time_of};
 use crate::error::Complaint;
@@ -90,7 +90,8 @@ impl Talk {
         let named = parameters.iter().find(|(name, database)| name == "database" && !database.is_empty());
         let database = named.map_or(DATABASE, |(_, database)| database);
         let settings = ClientSettings::new(&user, database, &front.host.options().domain);
-        let place = front.running.enter();
+        let place = front.running.enter(Holder::from(caller.as_ref()));
+        settings.is_among(place.running(), place.process);
         let shown = Arc::<ClientSettings>::clone(&settings);
         let client = Client { caller: Arc::clone(&caller), user, process: i64::from(place.process), shown };
         let session = Arc::new(front.host.session_for(client));
@@ -224,6 +225,7 @@ impl Talk {
                 _ = stop.wait_for(|stop| *stop) => {
                     return Halt::Last(Complaint::fatal(SHUTDOWN, "terminating connection: the server stops"));
                 }
+                () = self.place.cancel.last_asked() => return ended(),
             };
             let answered = match read {
                 Read::Message(tag, body) => match Message::read(tag, body) {
@@ -340,6 +342,7 @@ impl Talk {
                 if self.caller != caller {
                     self.end_running();
                     self.caller = Arc::clone(&caller);
+                    self.place.set_holder(Holder::from(caller.as_ref()));
                     self.session.set_caller(caller);
                 }
                 Ok(())
@@ -380,7 +383,7 @@ pub(crate) fn too_large(bytes: usize, busy: bool) -> Complaint {
 pub(crate) async fn during<T>(link: &mut Link, cancel: &Cancel, work: impl Future<Output = T>) -> Result<T, Halt> {
     tokio::select! {
         biased;
-        () = cancel.asked() => Err(cancelled()),
+        () = cancel.asked() => Err(cancelled(cancel)),
         done = work => Ok(done),
         () = link.gone() => Err(Halt::Gone),
     }
@@ -409,13 +412,19 @@ pub(crate) async fn answering<T>(
 pub(crate) async fn flush(link: &mut Link, cancel: &Cancel) -> Result<(), Halt> {
     tokio::select! {
         biased;
-        () = cancel.asked() => Err(cancelled()),
+        () = cancel.asked() => Err(cancelled(cancel)),
         sent = link.flush() => Ok(sent?),
     }
 }
 
-fn cancelled() -> Halt {
-    Halt::Fault(cancelled_fault())
+/// Why a statement that is to be cancelled ends: its connection may be to end with it.
+pub(crate) fn cancelled(cancel: &Cancel) -> Halt {
+    if cancel.is_last() { ended() } else { Halt::Fault(cancelled_fault()) }
+}
+
+/// Somebody has asked for the end of the connection.
+fn ended() -> Halt {
+    Halt::Last(Complaint::fatal(SHUTDOWN, "terminating connection due to administrator command"))
 }
 
 fn cancelled_fault() -> Fault {

@@ -60,7 +60,10 @@ impl Talk {
                 "PREPARE"
             }
             StatementKind::Deallocate(name) => self.deallocate(name.as_deref())?,
-            StatementKind::Nothing(tag) => {
+            StatementKind::Nothing(tag, mentioned) => {
+                for one in mentioned {
+                    self.find(one).await?;
+                }
                 self.notice(of_nothing(tag));
                 *tag
             }

@@ -9,7 +9,7 @@ use pithead_model::{Dataset, DatasetName, Fault};
 use tokio::sync::mpsc;
 
 use crate::cancel::Cancel;
-use crate::connection::{Halt, Talk, answering, during, flush, too_large};
+use crate::connection::{Halt, Talk, answering, cancelled, during, flush, too_large};
 use crate::copy::{Copy, CopyFormat, Source};
 use crate::copy_binary::BinaryReader;
 use crate::copy_load::{CopyLoad, Part};
@@ -124,7 +124,7 @@ async fn forward(link: &mut Link, cancel: &Cancel, parts: &mpsc::Sender<Part>) -
     loop {
         let read = tokio::select! {
             biased;
-            () = cancel.asked() => return Err(Complaint::error("57014", "canceling statement due to user request").into()),
+            () = cancel.asked() => return Err(cancelled(cancel)),
             read = link.next() => read,
         };
         let message = match read {

@@ -64,6 +64,14 @@ pub(crate) fn not_a_query() -> Complaint {
     Complaint::error(SYNTAX, "DECLARE … CURSOR FOR needs a query that gives rows")
 }
 
+/// What fails of a cursor's query. Places in the query are not those in the statement.
+pub(crate) fn without_place(halt: Halt, query: &str) -> Halt {
+    match halt {
+        Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, query) }),
+        other => other,
+    }
+}
+
 fn backward() -> Complaint {
     Complaint::error(WRONG_STATE, "cursors go forward only").hint("FETCH NEXT, FETCH FORWARD number, or FETCH ALL")
 }
@@ -131,11 +139,7 @@ impl Talk {
         let StatementKind::Statement { tag, writes: false } = query else { return Err(not_a_query().into()) };
         let statement = (declare.query.as_str(), tag, false);
         let started = self.start_at_host(statement, prepared, parameters, Taking::InParts).await;
-        let started = started.map_err(|halt| match halt {
-            // Places in the query are not those in the statement.
-            Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &declare.query) }),
-            other => other,
-        })?;
+        let started = started.map_err(|halt| without_place(halt, &declare.query))?;
         let Started::Rows(rows, schema, tag) = started else {
             return Err(not_a_query().into());
         };
@@ -174,6 +178,11 @@ impl Talk {
             };
         }
         let Some(mut portal) = self.portals.remove(&fetch.name) else { return Ok(0) };
+        // A message has bound it, and nothing has taken a row of it yet.
+        if matches!(portal.state, PortalState::New) {
+            let begun = self.begin_portal(&mut portal, Taking::InParts).await;
+            begun.map_err(|halt| without_place(halt, &portal.prepared.sql))?;
+        }
         let mut sent = 0;
         if let PortalState::Running(rows, _) = &mut portal.state {
             let (before, cancel) = (rows.sent, &self.place.cancel);
@@ -184,10 +193,7 @@ impl Talk {
                 true => in_time(deadline, rows.send(&mut self.link, cancel, limit, &mut NoRows)).await,
                 false => in_time(deadline, rows.send(&mut self.link, cancel, limit, &mut writer)).await,
             };
-            let ended = ended.map_err(|halt| match halt {
-                Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &portal.prepared.sql) }),
-                other => other,
-            })?;
+            let ended = ended.map_err(|halt| without_place(halt, &portal.prepared.sql))?;
             sent = rows.sent - before;
             if ended {
                 portal.state = PortalState::Done("SELECT 0".to_owned());

@@ -200,6 +200,20 @@ impl Talk {
         Ok(())
     }
 
+    /// Begins what a portal runs.
+    pub(crate) async fn begin_portal(&mut self, portal: &mut Portal, taking: Taking) -> Result<(), Halt> {
+        let prepared = Arc::clone(&portal.prepared);
+        let started = self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters, taking).await?;
+        portal.state = match started {
+            Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
+            Started::Done(tag) => {
+                self.set_what_was_asked().await?;
+                PortalState::Done(tag)
+            }
+        };
+        Ok(())
+    }
+
     async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
         // What is taken at once, the host times.
         let is_at_once = rows == 0 && matches!(portal.state, PortalState::New);
@@ -208,16 +222,7 @@ impl Talk {
             portal.state = PortalState::Fetching(fetch.rows, 0);
         }
         if matches!(portal.state, PortalState::New) {
-            let prepared = Arc::clone(&portal.prepared);
-            let taking = if is_at_once { Taking::AtOnce } else { Taking::InParts };
-            let started = self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters, taking).await?;
-            portal.state = match started {
-                Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
-                Started::Done(tag) => {
-                    self.set_what_was_asked().await?;
-                    PortalState::Done(tag)
-                }
-            };
+            self.begin_portal(portal, if is_at_once { Taking::AtOnce } else { Taking::InParts }).await?;
         }
         match &mut portal.state {
             PortalState::Running(running, tag) => {

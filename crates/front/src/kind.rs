@@ -5,6 +5,7 @@ use crate::cursor::{Declare, Fetch, closed};
 use crate::drop_schema::DropSchema;
 use crate::error::Complaint;
 use crate::lexer::{Token, TokenKind, tokens};
+use crate::mentioned::{Mentioned, of_comment, of_index, of_upkeep};
 use crate::set::{characteristics, reset, set, show};
 use crate::sql_prepared::{ExecutePrepared, Prepare};
 use crate::sql_state::{NOT_SUPPORTED, SYNTAX};
@@ -72,8 +73,8 @@ pub(crate) enum StatementKind {
     Deallocate(Option<String>),
     /// SELECT of no columns, which has one row.
     NoColumns,
-    /// UNLISTEN, VACUUM and what else there is nothing to do for.
-    Nothing(&'static str),
+    /// UNLISTEN, VACUUM and what else there is nothing to do for, and the tables that it names.
+    Nothing(&'static str, Vec<Mentioned>),
     /// DROP SCHEMA, of one or several.
     DropSchema(DropSchema),
     CopyOut(Box<Copy>),
@@ -141,15 +142,15 @@ pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
             let what = format!("{}: connections tell each other nothing here", verb.to_uppercase());
             return Err(Complaint::error(NOT_SUPPORTED, what));
         }
-        "unlisten" => StatementKind::Nothing("UNLISTEN"),
-        "analyze" => StatementKind::Nothing("ANALYZE"),
-        "vacuum" => StatementKind::Nothing("VACUUM"),
-        "checkpoint" => StatementKind::Nothing("CHECKPOINT"),
-        "create" if next("index") => StatementKind::Nothing(CREATE_INDEX),
-        "create" if next("schema") => StatementKind::Nothing(CREATE_SCHEMA),
-        "drop" if next("index") => StatementKind::Nothing("DROP INDEX"),
+        "unlisten" => StatementKind::Nothing("UNLISTEN", Vec::new()),
+        "analyze" => StatementKind::Nothing("ANALYZE", of_upkeep(&rest())),
+        "vacuum" => StatementKind::Nothing("VACUUM", of_upkeep(&rest())),
+        "checkpoint" => StatementKind::Nothing("CHECKPOINT", Vec::new()),
+        "create" if next("index") => StatementKind::Nothing(CREATE_INDEX, of_index(&rest()[1..])),
+        "create" if next("schema") => StatementKind::Nothing(CREATE_SCHEMA, Vec::new()),
+        "drop" if next("index") => StatementKind::Nothing("DROP INDEX", Vec::new()),
         "drop" if next("schema") => StatementKind::DropSchema(DropSchema::read(rest().get(1..).unwrap_or_default())?),
-        "comment" if next("on") => StatementKind::Nothing(COMMENT),
+        "comment" if next("on") => StatementKind::Nothing(COMMENT, of_comment(&rest()[1..])),
         "copy" => copy(sql)?,
         "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &through("for"))?)),
         "fetch" | "move" => StatementKind::Fetch(Fetch::read(&rest(), verb == "move")?),
@@ -253,14 +254,15 @@ mod tests {
             ("reset session authorization", StatementKind::Reset(Some("session_authorization".into()))),
             ("RESET ROLE;", StatementKind::Reset(Some("role".into()))),
             ("RESET ALL", StatementKind::Reset(None)),
-            ("DROP INDEX IF EXISTS i", StatementKind::Nothing("DROP INDEX")),
-            ("COMMENT ON TABLE t IS 'x'", StatementKind::Nothing(COMMENT)),
+            ("DROP INDEX IF EXISTS i", StatementKind::Nothing("DROP INDEX", Vec::new())),
+            ("COMMENT ON SCHEMA s IS 'x'", StatementKind::Nothing(COMMENT, Vec::new())),
+            ("VACUUM", StatementKind::Nothing("VACUUM", Vec::new())),
             (
                 "CREATE OR REPLACE FUNCTION f(a INT) RETURNS INT AS 'x'",
                 StatementKind::Statement { tag: "CREATE FUNCTION", writes: true },
             ),
             ("SET LOCAL work_mem = 1", StatementKind::Set { name: "work_mem".into(), value: "1".into(), local: true }),
-            ("CREATE SCHEMA IF NOT EXISTS lab", StatementKind::Nothing(CREATE_SCHEMA)),
+            ("CREATE SCHEMA IF NOT EXISTS lab", StatementKind::Nothing(CREATE_SCHEMA, Vec::new())),
             (
                 "SET TRANSACTION READ WRITE",
                 StatementKind::SetTransaction { later: false, to: Characteristics { isolation: None, read_only: Some(false) } },
@@ -282,7 +284,6 @@ mod tests {
             ("SHOW TABLES", StatementKind::Statement { tag: "SHOW", writes: false }),
             ("DEALLOCATE PREPARE s", StatementKind::Deallocate(Some("s".into()))),
             ("deallocate all", StatementKind::Deallocate(None)),
-            ("CREATE INDEX i ON t (a)", StatementKind::Nothing(CREATE_INDEX)),
             ("CREATE OR REPLACE VIEW v AS SELECT 1", StatementKind::Statement { tag: "CREATE VIEW", writes: true }),
             ("drop view v", StatementKind::Statement { tag: "DROP VIEW", writes: true }),
             ("CREATE UNIQUE INDEX i ON t (a)", StatementKind::Statement { tag: "CREATE TABLE", writes: true }),
@@ -292,6 +293,14 @@ mod tests {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }
         assert!(kind("SET x").is_err());
+        for (sql, tag) in
+            [("CREATE INDEX i ON t (a)", CREATE_INDEX), ("COMMENT ON TABLE t IS 'x'", COMMENT), ("analyze t", "ANALYZE")]
+        {
+            assert!(
+                matches!(kind(sql).unwrap(), StatementKind::Nothing(found, named) if found == tag && named.len() == 1),
+                "{sql}"
+            );
+        }
         for sql in ["SAVEPOINT", "RELEASE;", "ROLLBACK TO", "SAVEPOINT 's'", "SAVEPOINT a b"] {
             assert_eq!(kind(sql).unwrap_err().code, SYNTAX, "{sql}");
         }

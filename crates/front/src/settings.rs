@@ -1,7 +1,7 @@
 //! [`ClientSettings`]: what a client has set, as far as it is not the host's.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::timezone::Tz;
 use parking_lot::Mutex;
@@ -9,6 +9,7 @@ use pithead_pg_catalog::{
     BLOCK_WRITES, ConnectionFacts, CursorFacts, NO_SETTING, PreparedFacts, SETTINGS, SearchPath, Setting, setting,
 };
 
+use crate::cancel::Running;
 use crate::error::Complaint;
 use crate::search_path::{self, Wanted};
 use crate::sql_state::{FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
@@ -35,6 +36,8 @@ pub(crate) struct ClientSettings {
     path: Mutex<Arc<SearchPath>>,
     /// What is prepared and which cursors there are, as the catalogue was told last.
     pub(crate) listed: Mutex<(Vec<PreparedFacts>, Vec<CursorFacts>)>,
+    /// All connections, and the number of this one.
+    among: OnceLock<(Arc<Running>, i32)>,
     pub(crate) user: String,
     database: String,
     /// The domain of who sets no path.
@@ -106,10 +109,16 @@ impl ClientSettings {
             asked: Mutex::default(),
             path: Mutex::default(),
             listed: Mutex::default(),
+            among: OnceLock::new(),
             user: user.to_owned(),
             database: database.to_owned(),
             domain: domain.to_owned(),
         })
+    }
+
+    /// Tells the connections that there are, and the number of this one.
+    pub(crate) fn is_among(&self, running: Arc<Running>, process: i32) {
+        let _ = self.among.set((running, process));
     }
 
     /// The value of a setting, as SHOW gives it; none: there is no such setting.
@@ -282,6 +291,10 @@ impl ConnectionFacts for ClientSettings {
         }
         asked.push(Asked { name, value: kept.clone(), local });
         Ok(kept)
+    }
+
+    fn end(&self, process: i64, with_connection: bool) -> Result<bool, String> {
+        self.among.get().map_or(Ok(false), |(running, own)| running.end(*own, process, with_connection))
     }
 
     fn database(&self) -> String {

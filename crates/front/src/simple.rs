@@ -8,8 +8,10 @@ use pithead_model::Fault;
 use crate::connection::{Halt, Talk, during};
 use crate::deadline::{STATEMENT, in_time_of};
 use crate::error::Complaint;
+use crate::explain_options::without_idle;
 use crate::kind::{StatementKind, kind};
 use crate::names::quoted;
+use crate::operators::bare;
 use crate::portal::{Started, Taking};
 use crate::rows::{DataRows, described};
 use crate::work::by_size;
@@ -76,7 +78,11 @@ impl Talk {
     /// What a statement is, and its text as the host reads it.
     pub(crate) async fn told(&mut self, sql: String) -> Result<(StatementKind, String), Halt> {
         let bytes = sql.len();
-        let telling = move || Ok::<_, Complaint>((kind(&sql)?, quoted(&sql).into_owned()));
+        let telling = move || {
+            let explained = without_idle(&sql)?;
+            let readable = bare(&explained);
+            Ok::<_, Complaint>((kind(&readable)?, quoted(&readable).into_owned()))
+        };
         Ok(self.aside(bytes, telling).await??)
     }
 

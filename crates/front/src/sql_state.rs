@@ -39,7 +39,7 @@ const MOMENT_OUT_OF_RANGE: SqlState = "22008";
 const DISK_FULL: SqlState = "53100";
 
 /// What faults of requests say whose kind tells less than a code does. The first that a fault's text has decides.
-const WORDS: [(&str, SqlState); 106] = [
+const WORDS: [(&str, SqlState); 109] = [
     // Values of functions.
     ("cannot take square root of a negative", "2201F"),
     ("zero raised to a negative power", "2201F"),
@@ -81,6 +81,7 @@ const WORDS: [(&str, SqlState); 106] = [
     ("Date arithmetic overflow", MOMENT_OUT_OF_RANGE),
     ("an interval, which is of no day", WRONG_MOMENT),
     ("input syntax for type interval", WRONG_MOMENT),
+    ("to TIME; expected a text", WRONG_MOMENT),
     ("Expected an integer value", WRONG_TEXT),
     ("Expected LIMIT to be an integer", WRONG_TEXT),
     ("Expected OFFSET to be an integer", WRONG_TEXT),
@@ -133,6 +134,7 @@ const WORDS: [(&str, SqlState); 106] = [
     (NO_SETTING, UNKNOWN_SETTING),
     ("more than one function is named", "42725"),
     ("does not exist, or is one of the engine's own", "42883"),
+    ("must be a member of the role", "42501"),
     // Types.
     ("Cannot coerce arithmetic expression", "42883"),
     ("for logical boolean operation", "42804"),
@@ -142,6 +144,7 @@ const WORDS: [(&str, SqlState); 106] = [
     ("unnest() can only be applied to", "42883"),
     ("must be an INTEGER, TIMESTAMP, DATE or NULL", "42883"),
     ("Unsupported CAST from", "42846"),
+    ("a number cannot be cast to TIME", "42846"),
     ("Incompatible inputs for Union", "42804"),
     ("Join condition must be boolean", "42804"),
     ("array_element does not take values", "42804"),

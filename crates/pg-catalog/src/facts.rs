@@ -133,6 +133,11 @@ pub trait ConnectionFacts: Send + Sync {
         Err(format!("{name} cannot be set by a function here"))
     }
 
+    /// Ends what runs over the connection of a number, or that connection with it. Whether there is one, or why it may not be ended.
+    fn end(&self, _process: i64, _with_connection: bool) -> Result<bool, String> {
+        Ok(false)
+    }
+
     /// The database, as the client has named it.
     fn database(&self) -> String {
         DATABASE.to_owned()
@@ -269,12 +274,14 @@ impl Numbered {
     }
 }
 
-/// The parts of a name that SQL writes, with quotes taken off and the rest in small letters.
-fn parts(name: &str) -> Vec<String> {
+/// The parts of a name that SQL writes, with quotes taken off and the rest in small letters. Within quotes, two of them are one.
+pub(crate) fn parts(name: &str) -> Vec<String> {
     let (mut parts, mut quoted) = (vec![String::new()], false);
-    for character in name.trim().chars() {
+    let mut characters = name.trim().chars().peekable();
+    while let Some(character) = characters.next() {
         let last = parts.len() - 1;
         match character {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => parts[last].push('"'),
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(String::new()),
             other if quoted => parts[last].push(other),
@@ -352,7 +359,7 @@ impl Source for TestSource {
     }
 }
 
-/// A connection of tests, which has one setting.
+/// A connection of tests, which has one setting. Of others there are 7 and 8, and it may not end the latter.
 #[cfg(test)]
 struct TestConnection;
 
@@ -364,6 +371,10 @@ impl ConnectionFacts for TestConnection {
 
     fn set(&self, name: &str, value: &str, _: bool) -> Result<String, String> {
         self.show(name).map(|_| value.to_owned()).ok_or_else(|| format!("unrecognized configuration parameter {name:?}"))
+    }
+
+    fn end(&self, process: i64, with_connection: bool) -> Result<bool, String> {
+        if with_connection && process == 8 { Err("it is somebody else's".to_owned()) } else { Ok([7, 8].contains(&process)) }
     }
 }
 
@@ -415,5 +426,7 @@ mod tests {
         assert_eq!(parts("Lab.\"My.Table\""), ["lab", "My.Table"]);
         assert_eq!(parts("\"main\" . \"My T\""), ["main", "My T"]);
         assert_eq!(parts("t"), ["t"]);
+        assert_eq!(parts("Main.\"a\"\"b\""), ["main", "a\"b"]);
+        assert_eq!(parts("\"\"\"\".\"x.\"\"\""), ["\"", "x.\""]);
     }
 }

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, Value, ValueWithSpan,
+    FunctionArguments, Ident, ObjectName, TimezoneInfo, Value, ValueWithSpan,
 };
 
 use crate::syntax::{called, folded, literal, parts};
@@ -155,14 +155,29 @@ pub(crate) fn escaped(pattern: &str, sign: &str) -> Option<String> {
     Some(out)
 }
 
+/// Functions that a cast to the name of something becomes, and those that a cast to its number becomes.
+const NAMES_AND_NUMBERS: [(&str, &str); 4] = [
+    ("regclass_name", "regclass_oid"),
+    ("regtype_name", "regtype_oid"),
+    ("regnamespace_name", "regnamespace_oid"),
+    ("regproc_name", "regproc_oid"),
+];
+
+/// A cast to a text of what a cast before it made a number of: `'t'::regclass::text`.
+pub(crate) fn names_of_numbers(inner: &mut Expr, data_type: &DataType) {
+    let is_text = matches!(data_type, DataType::Text | DataType::Varchar(_));
+    let name = match inner {
+        Expr::Nested(inner) => return names_of_numbers(inner, data_type),
+        Expr::Function(function) if is_text => parts(&function.name),
+        _ => return,
+    };
+    if let Some((named, _)) = NAMES_AND_NUMBERS.iter().find(|(_, number)| name == [*number]) {
+        *inner = called(named, vec![inner.clone()]);
+    }
+}
+
 /// A cast to a number of what a cast before it made a name of: `a::regclass::oid`.
 pub(crate) fn numbers_of_names(inner: &mut Expr, data_type: &DataType) {
-    const MADE: [(&str, &str); 4] = [
-        ("regclass_name", "regclass_oid"),
-        ("regtype_name", "regtype_oid"),
-        ("regnamespace_name", "regnamespace_oid"),
-        ("regproc_name", "regproc_oid"),
-    ];
     let is_number = match data_type {
         DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::Int8(_) => true,
         DataType::Custom(name, _) => parts(name).last().is_some_and(|name| name == "oid"),
@@ -174,7 +189,7 @@ pub(crate) fn numbers_of_names(inner: &mut Expr, data_type: &DataType) {
         _ => return,
     };
     let name = parts(&function.name);
-    if let Some((_, number)) = MADE.iter().find(|(made, _)| name == [*made]) {
+    if let Some((_, number)) = NAMES_AND_NUMBERS.iter().find(|(made, _)| name == [*made]) {
         function.name = ObjectName::from(vec![Ident::new(*number)]);
     }
 }
@@ -275,12 +290,25 @@ pub(crate) fn own_function(function: &Function) -> Option<Expr> {
             let expr = Box::new(called("uuid", Vec::new()));
             Some(Expr::Cast { kind: CastKind::DoubleColon, expr, data_type: DataType::Uuid, array: false, format: None })
         }
+        ([name], []) => moment(name),
         // A text of PostgreSQL's has no zero byte.
         ([name], [FunctionArg::Unnamed(FunctionArgExpr::Expr(code))]) if name == "chr" && is_zero(code) => {
             Some(called("null_chr", Vec::new()))
         }
         _ => None,
     }
+}
+
+/// The time now, which a statement has one of, by PostgreSQL's other names for it.
+fn moment(name: &str) -> Option<Expr> {
+    let now = called("now", Vec::new());
+    let data_type = match name {
+        "transaction_timestamp" | "statement_timestamp" | "clock_timestamp" => return Some(now),
+        "localtimestamp" => DataType::Timestamp(None, TimezoneInfo::None),
+        "localtime" => DataType::Time(None, TimezoneInfo::None),
+        _ => return None,
+    };
+    Some(Expr::Cast { kind: CastKind::DoubleColon, expr: Box::new(now), data_type, array: false, format: None })
 }
 
 fn is_zero(expr: &Expr) -> bool {
@@ -333,6 +361,11 @@ mod tests {
             ("SELECT a FROM t WHERE typreceive <> 0", "SELECT a FROM t WHERE typreceive <> 0"),
             ("SELECT (k.keys).x FROM k", "SELECT get_field(k.keys, 'x') FROM k"),
             ("SELECT array_upper(current_schemas(false), 1)", "SELECT 1"),
+            ("SELECT pg_catalog.clock_timestamp(), statement_timestamp()", "SELECT now(), now()"),
+            (
+                "SELECT LOCALTIMESTAMP, localtime, \"localtime\" FROM t",
+                "SELECT now()::TIMESTAMP, now()::TIME, \"localtime\" FROM t",
+            ),
             (
                 "SELECT CASE WHEN t.typtype = 'd' THEN (SELECT 1) ELSE NULL END FROM pg_catalog.pg_type AS t WHERE t.typtype <> 'r'",
                 "SELECT NULL FROM pg_catalog.pg_type AS t WHERE true",

@@ -331,6 +331,28 @@ mod tests {
         let again = given("regclass_oid", &[ScalarValue::from(number)]).unwrap();
         assert_eq!(again.as_primitive::<Int64Type>().value(0), number);
         assert_eq!(text("regclass_name", &[ScalarValue::from("lab.n")]).as_deref(), Some("lab.n"));
+        let own = [ScalarValue::from("pg_catalog.pg_class"), ScalarValue::from(1259_i64)];
+        assert_eq!(given("regclass_oid", &own[..1]).unwrap().as_primitive::<Int64Type>().value(0), 1259);
+        assert_eq!(text("regclass_name", &own[1..]).as_deref(), Some("pg_class"));
+        let domain = given("regnamespace_oid", &[ScalarValue::from("\"lab\"")]).unwrap();
+        assert_eq!(domain.as_primitive::<Int64Type>().value(0), facts_of_tests().numbered().domain("lab"));
+    }
+
+    #[test]
+    fn connections_are_ended_by_number() {
+        let ended = |name: &str, process: ScalarValue| {
+            let array = given(name, &[process]).map_err(|error| error.strip_backtrace())?;
+            Ok::<_, String>(array.is_valid(0).then(|| array.as_boolean().value(0)))
+        };
+        for (process, expected) in [(Some(7_i64), Some(true)), (Some(9), Some(false)), (None, None)] {
+            for name in ["pg_cancel_backend", "pg_terminate_backend"] {
+                assert_eq!(ended(name, ScalarValue::from(process)), Ok(expected), "{name} {process:?}");
+            }
+        }
+        assert_eq!(ended("pg_cancel_backend", ScalarValue::from(8_i64)), Ok(Some(true)));
+        let error = ended("pg_terminate_backend", ScalarValue::from(8_i64)).unwrap_err();
+        assert!(error.ends_with("pg_terminate_backend: it is somebody else's"), "{error}");
+        assert!(given("acldefault", &[ScalarValue::from("r"), ScalarValue::from(10_i64)]).unwrap().is_null(0));
     }
 
     /// A regression: they were NULL, and scripts that check by them went on.

@@ -3,7 +3,7 @@
 use arrow::datatypes::{DataType, Field};
 
 use crate::call::{Body, Call, of_no_table};
-use crate::facts::Facts;
+use crate::facts::{Facts, parts};
 use crate::formatting::{format, quoted, quoted_literal};
 use crate::identifiers::parse_ident;
 use crate::tables::{CALLER, CATALOG_SCHEMA, OWNER, OWNER_NAME};
@@ -84,6 +84,10 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ("inet_server_addr", NOTHING),
     ("inet_server_port", Body::Int(|_, _| None)),
     ("pg_backend_pid", Body::Int(|call, _| Some(call.facts.process))),
+    ("pg_cancel_backend", Body::BoolOrWrong(|call, row| end(call, row, false))),
+    ("pg_terminate_backend", Body::BoolOrWrong(|call, row| end(call, row, true))),
+    // Rights are those of the access file, and no lists of the catalogue's.
+    ("acldefault", Body::TextsOrWrong(|_, _| Ok(None))),
     ("pg_my_temp_schema", Body::Int(|_, _| Some(0))),
     ("pg_is_other_temp_schema", Body::Bool(|_, _| Some(false))),
     (
@@ -196,9 +200,10 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
     ),
     (
         "regclass_name",
-        Body::Text(|call, row| match call.table(row) {
-            Some(table) => Some(call.name_of(table)),
-            None => call.text(0, row).map(str::to_owned),
+        Body::Text(|call, row| match (call.table(row), call.int(0, row).and_then(system_name)) {
+            (Some(table), _) => Some(call.name_of(table)),
+            (None, Some(name)) => Some(name.to_owned()),
+            (None, None) => call.text(0, row).map(str::to_owned),
         }),
     ),
     (
@@ -237,7 +242,7 @@ pub(crate) const FUNCTIONS: &[(&str, Body)] = &[
         Body::Text(|call, row| {
             let oid = call.int(0, row)?;
             let found = call.facts.numbered().domains.iter().find(|(known, _)| *known == oid);
-            found.map(|(_, name)| name.clone()).or_else(|| (oid == CATALOG_SCHEMA).then(|| "pg_catalog".to_owned()))
+            found.map(|(_, name)| quoted(name)).or_else(|| (oid == CATALOG_SCHEMA).then(|| "pg_catalog".to_owned()))
         }),
     ),
     ("regproc_name", Body::Text(|call, row| call.text(0, row).map(|name| name.trim_start_matches("pg_catalog.").to_owned()))),
@@ -278,27 +283,40 @@ fn set_config(call: &Call, row: usize) -> Result<Option<String>, String> {
     call.facts.shown.set(name, value, call.bool(2, row).unwrap_or(false)).map(Some)
 }
 
+/// Ends what runs over the connection of a number, or that connection with it. Whether there is one.
+fn end(call: &Call, row: usize, with_connection: bool) -> Result<Option<bool>, String> {
+    call.int(0, row).map(|process| call.facts.shown.end(process, with_connection)).transpose()
+}
+
 fn domain_number(facts: &Facts, name: &str) -> Option<i64> {
     match name {
         "pg_catalog" => Some(CATALOG_SCHEMA),
-        name => Some(facts.numbered().domain(name)).filter(|oid| *oid != 0),
+        name => match parts(name).as_slice() {
+            [name] => Some(facts.numbered().domain(name)).filter(|oid| *oid != 0),
+            _ => None,
+        },
     }
 }
 
 /// PostgreSQL's own numbers of the tables that others refer to by number.
+const SYSTEM_TABLES: [(&str, i64); 8] = [
+    ("pg_type", 1247),
+    ("pg_attribute", 1249),
+    ("pg_proc", 1255),
+    ("pg_class", 1259),
+    ("pg_authid", 1260),
+    ("pg_database", 1262),
+    ("pg_constraint", 2606),
+    ("pg_namespace", 2615),
+];
+
 fn system_table(name: &str) -> Option<i64> {
-    const KNOWN: [(&str, i64); 8] = [
-        ("pg_type", 1247),
-        ("pg_attribute", 1249),
-        ("pg_proc", 1255),
-        ("pg_class", 1259),
-        ("pg_authid", 1260),
-        ("pg_database", 1262),
-        ("pg_constraint", 2606),
-        ("pg_namespace", 2615),
-    ];
     let name = name.trim_start_matches("pg_catalog.");
-    KNOWN.iter().find(|(known, _)| *known == name).map(|(_, oid)| *oid)
+    SYSTEM_TABLES.iter().find(|(known, _)| *known == name).map(|(_, oid)| *oid)
+}
+
+fn system_name(oid: i64) -> Option<&'static str> {
+    SYSTEM_TABLES.iter().find(|(_, known)| *known == oid).map(|(name, _)| *name)
 }
 
 /// Bytes in units that a person reads.

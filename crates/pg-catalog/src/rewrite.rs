@@ -187,6 +187,7 @@ fn casted(expr: &mut Expr) {
         Expr::Cast { expr: inner, data_type, .. } => {
             floats(data_type);
             forms::numbers_of_names(inner, data_type);
+            forms::names_of_numbers(inner, data_type);
             if let Some(name) = type_name(data_type) {
                 match cast(inner, &name) {
                     Cast::Type(other) => *data_type = other,
@@ -382,6 +383,11 @@ mod tests {
             (
                 "SELECT 't'::regclass, c.oid::pg_catalog.regclass FROM c",
                 "SELECT regclass_oid('t'), regclass_name(c.oid) FROM c",
+            ),
+            (
+                "SELECT 't'::regclass::text, ('int4'::regtype)::varchar, a::regclass::text FROM c",
+                "SELECT regclass_name(regclass_oid('t'))::TEXT, (regtype_name(regtype_oid('int4')))::VARCHAR, \
+                 regclass_name(a)::TEXT FROM c",
             ),
             ("SELECT pg_catalog.version(), current_user", "SELECT version(), current_user()"),
             (

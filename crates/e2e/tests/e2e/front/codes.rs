@@ -59,7 +59,7 @@ const VALUES: [(&str, &str); 48] = [
 ];
 
 /// Statements that cannot be right.
-const STATEMENTS: [(&str, &str); 70] = [
+const STATEMENTS: [(&str, &str); 80] = [
     ("SELEC 1", "42601"),
     ("SELECT (SELECT 1, 2)", "42601"),
     ("SELECT 1 UNION SELECT 1, 2", "42601"),
@@ -130,6 +130,16 @@ const STATEMENTS: [(&str, &str); 70] = [
     ("COPY t TO STDOUT (FORMAT csv, DELIMITER 'ab')", "0A000"),
     ("DROP SCHEMA nothing", "3F000"),
     ("DROP SCHEMA main", "2BP01"),
+    ("CREATE INDEX ON nothing (id)", "42P01"),
+    ("CREATE INDEX i ON t (id, nothing DESC)", "42703"),
+    ("ANALYZE nothing", "42P01"),
+    ("ANALYZE t (id, nothing)", "42703"),
+    ("VACUUM (ANALYZE) t, main.nothing", "42P01"),
+    ("COMMENT ON TABLE nothing IS 'x'", "42P01"),
+    ("COMMENT ON COLUMN t.nothing IS 'x'", "42703"),
+    ("EXPLAIN (FORMAT json) SELECT 1", "0A000"),
+    ("EXPLAIN (ANALYZE, nothing) SELECT 1", "42601"),
+    ("EXPLAIN (BUFFERS maybe) SELECT 1", "42601"),
 ];
 
 #[test]

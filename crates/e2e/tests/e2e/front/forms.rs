@@ -99,6 +99,50 @@ fn intervals_and_patterns_are_those_of_postgresql() {
 }
 
 #[test]
+fn names_with_quotes_are_found() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    assert!(code(&client.query("CREATE TABLE \"a\"\"b\" (x int)")).is_none());
+    for (sql, expected) in [
+        ("SELECT 'main.\"a\"\"b\"'::regclass::text, 't'::regclass::text", "\"a\"\"b\" t"),
+        ("SELECT relname FROM pg_class WHERE oid = to_regclass('\"a\"\"b\"')", "a\"b"),
+        ("SELECT format('%I', 'a\"b'), quote_ident('a\"b')", "\"a\"\"b\" \"a\"\"b\""),
+        (
+            "SELECT has_any_column_privilege(format('%I.%I', schemaname, tablename)::regclass, 'SELECT') FROM pg_tables \
+             WHERE schemaname = 'main' ORDER BY 1",
+            "t t",
+        ),
+    ] {
+        assert_eq!(found(&client.query(sql)), expected, "{sql}");
+    }
+}
+
+#[test]
+fn what_tools_ask_for_is_answered() {
+    let folder = five_rows();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    for (sql, expected) in [
+        ("SELECT statement_timestamp() = now(), clock_timestamp() = now(), transaction_timestamp() = now()", "t t t"),
+        ("SET timezone = 'Asia/Tokyo'; SELECT localtimestamp = now()::timestamp, localtime = now()::time", "t t"),
+        ("SELECT localtimestamp - (now() AT TIME ZONE 'UTC')", "09:00:00"),
+        ("SELECT acldefault('r', 10)", "NULL"),
+        ("SELECT id FROM t WHERE name OPERATOR(pg_catalog.=) ANY (ARRAY['one', 'two']) ORDER BY id", "1 2"),
+        ("SELECT id FROM t WHERE id OPERATOR(pg_catalog.<>) ALL ('{1,2,3}') ORDER BY id", "4 5"),
+        ("SELECT pg_cancel_backend(-1), pg_terminate_backend(NULL)", "f NULL"),
+    ] {
+        assert_eq!(found(&client.query(sql)), expected, "{sql}");
+    }
+    for options in ["(BUFFERS)", "(ANALYZE, BUFFERS, WAL off, FORMAT TEXT)", "(VERBOSE, COSTS false, SETTINGS)"] {
+        let plan = found(&client.query(&format!("EXPLAIN {options} SELECT id FROM t WHERE id > 3")));
+        assert!(plan.contains("drive") && plan.contains("rows in ") == options.contains("ANALYZE"), "{options}: {plan}");
+    }
+    let ours = "CREATE INDEX i ON t (id, lower(name)); ANALYZE; VACUUM ANALYZE main.t; COMMENT ON COLUMN t.id IS 'x'";
+    assert_eq!(tags(&client.query(ours)), ["CREATE INDEX", "ANALYZE", "VACUUM", "COMMENT"]);
+}
+
+#[test]
 fn schemas_go_with_their_tables_and_views() {
     let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
