@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn every_function_has_a_name_of_its_own() {
         let all = functions();
-        assert_eq!(all.announced().len(), 52);
+        assert_eq!(all.announced().len(), 62);
         assert!(all.announced().iter().any(|announced| announced == RUNS_USER_FUNCTIONS));
         assert_eq!(all.merging("gram"), Some("combine"));
         assert_eq!(all.merging("accumulate"), None);

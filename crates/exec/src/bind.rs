@@ -11,7 +11,6 @@ use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
@@ -19,7 +18,7 @@ use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use pithead_functions::{
-    EngineOptions, SessionCalls, fault_from_datafusion, lone_leaf, planning_state, ready_to_run, run_context,
+    EngineOptions, PlanningState, SessionCalls, fault_from_datafusion, lone_leaf, ready_to_run, run_context,
 };
 use pithead_model::lasting::plain_columns;
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, boxed};
@@ -42,7 +41,7 @@ use crate::{BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef}
 /// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
 #[derive(Debug)]
 pub struct Bound {
-    state: SessionState,
+    state: PlanningState,
     /// Memory and spill files of the session.
     runtime: Arc<RuntimeEnv>,
     plan: LogicalPlan,
@@ -74,7 +73,7 @@ impl Bound {
         let parts: Vec<Arc<TablePart>> =
             request.parts.iter().enumerate().map(|(number, data)| Arc::new(part(number, data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
-        let mut state = planning_state(&options);
+        let mut state = PlanningState::new(&options);
         let template = Template::of(&request, &mut state).await?;
         let tables = tables(&parts, &request)?;
         let (name, plan) = (&request.parts[0].name, template.plan(&tables)?);
@@ -281,10 +280,10 @@ impl Bound {
             && let Some(table) = slice_table(&scan.source)
         {
             let filters: Vec<Expr> = unnormalize_cols(scan.filters.iter().cloned());
-            let leaf = table.scan(&self.state, scan.projection.as_ref(), &filters, scan.fetch).await?;
+            let leaf = table.scan(&*self.state, scan.projection.as_ref(), &filters, scan.fetch).await?;
             return lone_leaf(leaf, self.state.config_options());
         }
-        let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
+        let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &*self.state).await;
         planned.and_then(with_keys).and_then(with_codes)
     }
 }

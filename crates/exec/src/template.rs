@@ -22,9 +22,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
-use pithead_functions::{
-    EngineOptions, Registry, fault_from_datafusion, optimize, planning_state, ready_to_run, without_tables,
-};
+use pithead_functions::{EngineOptions, PlanningState, Registry, fault_from_datafusion, optimize, ready_to_run};
 use pithead_model::{DatasetName, Fault, boxed, near_names};
 use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 use tokio::sync::OnceCell;
@@ -65,12 +63,13 @@ pub async fn output_schema(
     schema: &SchemaRef,
     functions: Arc<Registry>,
 ) -> Result<SchemaRef, Fault> {
-    let state = planning_state(&EngineOptions { functions, ..EngineOptions::default() });
+    let mut state = PlanningState::new(&EngineOptions { functions, ..EngineOptions::default() });
+    let state = state.for_tables();
     let catalog_name = &state.config_options().catalog.default_catalog;
     let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| Fault::bug("a state without a catalogue"))?;
     let table = stand_in(StandsFor::TablePart(0, Feed::All), schema);
     add_table(&*catalog, &dataset.domain, &dataset.dataset, table)?;
-    let consumed = consume(plan, &state).await?;
+    let consumed = consume(plan, state).await?;
     let plan = state.optimize(&consumed).map_err(fault_from_datafusion)?;
     Ok(Arc::new(plan.schema().as_arrow().clone()))
 }
@@ -120,7 +119,7 @@ impl Key {
 
 impl Template {
     /// The request's sub-plan, read and optimised now or before. `state` is without tables, before and after.
-    pub(crate) async fn of(request: &BindRequest, state: &mut SessionState) -> Result<Arc<Self>, Fault> {
+    pub(crate) async fn of(request: &BindRequest, state: &mut PlanningState) -> Result<Arc<Self>, Fault> {
         let key = Key::of(request);
         if key.bytes() > PLAN_BYTES_MAX {
             return Self::make(request, state).await;
@@ -152,10 +151,12 @@ impl Template {
         KEPT.lock().peek(&Key::of(request)).is_some_and(|cell| matches!(cell.get(), Some(Some(_))))
     }
 
-    async fn make(request: &BindRequest, state: &mut SessionState) -> Result<Arc<Self>, Fault> {
-        register(state, request)?;
-        let made = Self::read(request, state).await;
-        without_tables(state);
+    async fn make(request: &BindRequest, state: &mut PlanningState) -> Result<Arc<Self>, Fault> {
+        let made = match register(state.for_tables(), request) {
+            Ok(()) => Self::read(request, state).await,
+            Err(fault) => Err(fault),
+        };
+        state.forget_tables();
         made.map(Arc::new)
     }
 

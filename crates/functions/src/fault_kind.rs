@@ -6,7 +6,7 @@ use datafusion::error::DataFusionError;
 use pithead_model::FaultKind;
 
 /// What the engine and its libraries say where an error is nothing but text. The first that an error's text has decides.
-const WORDS: [(&str, FaultKind); 21] = [
+const WORDS: [(&str, FaultKind); 22] = [
     ("table '", FaultKind::NoTable),
     ("No field named", FaultKind::NoColumn),
     ("Invalid function", FaultKind::NoFunction),
@@ -21,6 +21,7 @@ const WORDS: [(&str, FaultKind); 21] = [
     ("too large to store", FaultKind::OutOfRange),
     ("declared as non-nullable", FaultKind::NotNull),
     ("Cannot cast", FaultKind::WrongValue),
+    ("does not stand for", FaultKind::WrongValue),
     ("Cast error", FaultKind::WrongValue),
     ("Error parsing", FaultKind::WrongValue),
     ("Parser error", FaultKind::WrongValue),

@@ -17,7 +17,9 @@ use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use pithead_model::{Blame, Fault};
 
 use crate::bit_counts::bit_count_udf;
+use crate::byte_texts::byte_text_udf;
 use crate::extreme_floats::Side;
+use crate::finite_casts::finite_casts_udfs;
 use crate::formatted::formatted_udfs;
 use crate::hashed::hash_udf;
 use crate::in_steps::{Made, finish_udf, made_udaf, merge_udaf};
@@ -27,6 +29,7 @@ use crate::made_moments::made_moment_udf;
 use crate::patterns::patterns_udfs;
 use crate::product::{PRODUCT, product_udaf};
 use crate::ranked::{mad_udaf, percentile_disc_udaf};
+use crate::read_texts::read_texts_udfs;
 use crate::shapes::Shape;
 use crate::text_measures::text_measures_udfs;
 use crate::to_char::to_char_udf;
@@ -237,7 +240,9 @@ fn own() -> Vec<Extension> {
         .chain(patterns_udfs())
         .chain(list_aggregates_udfs())
         .chain(formatted_udfs())
-        .chain([bit_count_udf(), made_moment_udf(), to_char_udf()])
+        .chain(finite_casts_udfs())
+        .chain(read_texts_udfs())
+        .chain([bit_count_udf(), byte_text_udf(), made_moment_udf(), to_char_udf()])
         .map(|function| Extension::scalar(function, "1"));
     let in_steps = in_steps::<Of>().chain(in_steps::<Shape>()).chain(listed());
     let hash = Extension::scalar(hash_udf(), "2");

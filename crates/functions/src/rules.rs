@@ -18,19 +18,23 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use crate::any_order::AnyOrder;
 use crate::balanced::BalancedFilters;
 use crate::branches::Branches;
-use crate::bytes_in_texts::BytesInTexts;
+use crate::byte_texts::ByteTexts;
+use crate::bytes_in_texts::{BytesInTexts, LettersAsBytes};
 use crate::calls::CallsLast;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
+use crate::correlated::Correlated;
 use crate::correlated_names::CorrelatedNames;
 use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
 use crate::exists_limits::ExistsLimits;
 use crate::filter_projections::FilterProjections;
+use crate::finite_casts::FiniteCasts;
 use crate::give_way::GiveWay;
 use crate::keys_of_lists::KeysOfLists;
 use crate::lateral::LateralRows;
+use crate::lists_in_texts::ListsInTexts;
 use crate::moment_texts::MomentTexts;
 use crate::moments_in_time::Moments;
 use crate::named_casts::NamedCasts;
@@ -43,6 +47,7 @@ use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::sorted_inputs::SortedInputs;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::subquery_values::SubqueryValues;
+use crate::times_of_day::TimesOfDay;
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
@@ -57,6 +62,7 @@ const GOES_BY_KEYS: [&str; 3] = ["replace_distinct_aggregate", "eliminate_join",
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(BytesInTexts));
+    rules.insert(0, Arc::new(ListsInTexts));
     rules.insert(0, Arc::new(Uuids));
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
@@ -65,8 +71,13 @@ pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(Moments));
     rules.insert(0, Arc::new(Branches));
     rules.insert(0, Arc::new(SortedInputs));
+    rules.insert(0, Arc::new(Correlated));
     rules.insert(0, Arc::new(OnlyRow));
     rules.push(Arc::new(MomentTexts));
+    rules.push(Arc::new(TimesOfDay));
+    rules.push(Arc::new(LettersAsBytes));
+    rules.push(Arc::new(ByteTexts));
+    rules.push(Arc::new(FiniteCasts));
     rules
 }
 

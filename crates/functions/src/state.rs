@@ -1,6 +1,8 @@
 //! [`session_state`]: one set of functions, rules and switches for every engine.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::catalog::{CatalogProvider, CatalogProviderList};
@@ -42,6 +44,7 @@ use crate::signed_counts::{signed_udafs, signed_udfs};
 use crate::split_texts::split_udf;
 use crate::spread::spread_udafs;
 use crate::text_places::TextPlaces;
+use crate::times_of_day::clock_text_udfs;
 use crate::uuids::{UuidType, uuid_udfs};
 use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
@@ -51,8 +54,10 @@ const IN_LIST_BYTES_MAX: usize = 1 << 20;
 /// The most distinct keys of such a list.
 const IN_LIST_VALUES_MAX: usize = 1_024;
 
-/// States, by time zone and functions, that are kept at most.
+/// Time zones and functions of which states are kept at most.
 const STATES_MAX: usize = 64;
+/// States of one of them that are kept at most.
+const IDLE_MAX: usize = 16;
 
 /// What may differ between engines because it does not change an answer.
 #[derive(Clone, Debug)]
@@ -127,6 +132,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .chain(has_lists_udfs())
         .chain(read_moments_udfs())
         .chain(moment_parts_udfs())
+        .chain(clock_text_udfs())
         .chain(planned_udfs())
         .chain(signed_udfs())
         .chain(crate::whole_decimals::whole_decimals_udfs())
@@ -135,20 +141,113 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.state()
 }
 
-/// The same state for one who plans and optimises with it, and runs what comes of it in a task context of its own: its runtime is
-/// nobody's. Making a state takes a millisecond, and a session at a drive no more than that in all, so those that were made are kept
-/// by what functions hang on, and copied. Each copy has a catalogue of its own, without tables.
-pub fn planning_state(options: &EngineOptions) -> SessionState {
-    let mut state = made(options).as_ref().clone();
-    *state.config_mut() = session_config(options);
-    without_tables(&mut state);
-    // Expressions take the settings, and with them the session's memory, from here.
-    state.mark_start_execution();
-    state
+/// What a state hangs on: a time zone and functions.
+type Key = (Option<String>, Arc<Registry>);
+
+/// The states of one key.
+struct Made {
+    prototype: Arc<SessionState>,
+    /// Those that nobody uses at the moment.
+    idle: Vec<SessionState>,
+}
+
+static MADE: LazyLock<Mutex<HashMap<Key, Made>>> = LazyLock::new(Mutex::default);
+
+/// A state for one who plans and optimises with it, and runs what comes of it in a task context of its own: its runtime is nobody's.
+/// Making a state takes a millisecond and copying one a tenth of that, while a small session at a drive takes half a millisecond in all.
+/// So those that were made are kept by what functions hang on, and used again. Each has a catalogue of its own, without tables.
+pub struct PlanningState {
+    /// There until it is dropped.
+    state: Option<SessionState>,
+    key: Key,
+    /// Whether tables may have been put into its catalogue.
+    may_have_tables: bool,
+}
+
+impl PlanningState {
+    /// A state with these options.
+    pub fn new(options: &EngineOptions) -> PlanningState {
+        let key = (options.time_zone.clone(), Arc::clone(&options.functions));
+        let mut state = taken(&key);
+        *state.config_mut() = session_config(options);
+        // Expressions take the settings, and with them the session's memory, from here.
+        state.mark_start_execution();
+        PlanningState { state: Some(state), key, may_have_tables: false }
+    }
+
+    /// The state, for tables to be put into its catalogue, until [`PlanningState::forget_tables`] or its end.
+    pub fn for_tables(&mut self) -> &SessionState {
+        self.may_have_tables = true;
+        self
+    }
+
+    /// Takes all tables out of its catalogue.
+    pub fn forget_tables(&mut self) {
+        if std::mem::take(&mut self.may_have_tables)
+            && let Some(state) = &mut self.state
+        {
+            without_tables(state);
+        }
+    }
+}
+
+impl Deref for PlanningState {
+    type Target = SessionState;
+
+    fn deref(&self) -> &SessionState {
+        self.state.as_ref().unwrap_or_else(|| unreachable!("a state is there until it is dropped"))
+    }
+}
+
+impl fmt::Debug for PlanningState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlanningState").field("time_zone", &self.key.0).finish_non_exhaustive()
+    }
+}
+
+impl Drop for PlanningState {
+    fn drop(&mut self) {
+        self.forget_tables();
+        let Some(mut state) = self.state.take() else { return };
+        // A session's memory ends with it.
+        *state.config_mut() = NOBODYS.clone();
+        state.mark_start_execution();
+        if let Some(made) = MADE.lock().get_mut(&self.key)
+            && made.idle.len() < IDLE_MAX
+        {
+            made.idle.push(state);
+        }
+    }
+}
+
+/// The settings of states that nobody uses.
+static NOBODYS: LazyLock<SessionConfig> = LazyLock::new(SessionConfig::new);
+
+/// A state of a key that nobody else uses.
+fn taken(key: &Key) -> SessionState {
+    let mut states = MADE.lock();
+    if states.len() >= STATES_MAX && !states.contains_key(key) {
+        states.clear();
+    }
+    let make = || {
+        let (time_zone, functions) = key.clone();
+        let mut state = session_state(&EngineOptions { time_zone, functions, ..EngineOptions::default() });
+        without_tables(&mut state);
+        Made { prototype: Arc::new(state), idle: Vec::new() }
+    };
+    let made = states.entry(key.clone()).or_insert_with(make);
+    if let Some(idle) = made.idle.pop() {
+        return idle;
+    }
+    let prototype = Arc::clone(&made.prototype);
+    drop(states);
+    let mut copy = prototype.as_ref().clone();
+    without_tables(&mut copy);
+    copy
 }
 
 /// Gives a state a new catalogue.
-pub fn without_tables(state: &mut SessionState) {
+fn without_tables(state: &mut SessionState) {
     let catalog = MemoryCatalogProvider::new();
     let names = &state.config_options().catalog;
     // A new catalogue takes any schema.
@@ -156,20 +255,6 @@ pub fn without_tables(state: &mut SessionState) {
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(names.default_catalog.clone(), Arc::new(catalog));
     state.register_catalog_list(Arc::new(catalogs));
-}
-
-/// The state that was made for a time zone and functions.
-fn made(options: &EngineOptions) -> Arc<SessionState> {
-    type Key = (Option<String>, Arc<Registry>);
-    static MADE: LazyLock<Mutex<HashMap<Key, Arc<SessionState>>>> = LazyLock::new(Mutex::default);
-    let key = (options.time_zone.clone(), Arc::clone(&options.functions));
-    let mut made = MADE.lock();
-    if made.len() >= STATES_MAX && !made.contains_key(&key) {
-        made.clear();
-    }
-    let (time_zone, functions) = key.clone();
-    let make = || Arc::new(session_state(&EngineOptions { time_zone, functions, ..EngineOptions::default() }));
-    Arc::clone(made.entry(key).or_insert_with(make))
 }
 
 /// What a plan runs in. Functions are in the plan already, so the context has none, which only those need that read plans.
@@ -275,7 +360,7 @@ mod tests {
     async fn a_state_for_planning_is_the_same_and_shares_no_tables() {
         let zone = Some("Asia/Tokyo".to_owned());
         let options = EngineOptions { time_zone: zone.clone(), batch_rows: 77, ..EngineOptions::default() };
-        let (one, other) = (planning_state(&options), planning_state(&EngineOptions::default()));
+        let (one, other) = (PlanningState::new(&options), PlanningState::new(&EngineOptions::default()));
         let made = session_state(&options);
         assert_eq!(one.config_options().entries().len(), made.config_options().entries().len());
         assert_eq!((one.config().batch_size(), other.config().batch_size()), (77, PAGE_ROWS));
@@ -285,11 +370,11 @@ mod tests {
         assert_eq!((told(&one), told(&other)), (Some(77), Some(PAGE_ROWS)), "what expressions see");
         assert_eq!(one.scalar_functions().len(), made.scalar_functions().len());
         assert_eq!(one.aggregate_functions().len(), made.aggregate_functions().len());
-        let (one, other) = (SessionContext::new_with_state(one), SessionContext::new_with_state(other));
+        let (one, other) = (SessionContext::new_with_state(one.clone()), SessionContext::new_with_state(other.clone()));
         one.sql("CREATE VIEW v AS SELECT 1 AS x").await.unwrap();
         assert!(one.sql("SELECT x FROM v").await.is_ok());
         assert!(other.sql("SELECT x FROM v").await.is_err());
-        let again = SessionContext::new_with_state(planning_state(&options));
+        let again = SessionContext::new_with_state(PlanningState::new(&options).clone());
         assert!(again.sql("SELECT x FROM v").await.is_err());
         let zoned = again.sql("SELECT now() AS x").await.unwrap().schema().field(0).data_type().to_string();
         assert!(zoned.contains("Asia/Tokyo"), "{zoned}");

@@ -32,7 +32,7 @@ pub(crate) struct Unnested;
 /// Numbers the rows of a query around that has other rows each time it is computed.
 const ROW: &str = "\u{0}row";
 /// Marks the subquery's rows: a value without any has one row, without a mark.
-const MARK: &str = "\u{0}mark";
+pub(crate) const MARK: &str = "\u{0}mark";
 /// The column of a subquery's values.
 const VALUE: &str = "value";
 
@@ -386,7 +386,7 @@ fn key(relation: &str, number: usize) -> Column {
 }
 
 /// An aggregate over rows with a mark.
-fn of_marked(expr: Expr) -> Result<Transformed<Expr>> {
+pub(crate) fn of_marked(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|part| match part {
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
             let is_marked = Expr::Column(Column::new_unqualified(MARK)).is_not_null();

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Word};
 use pithead_fleet::AsOf;
-use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state};
+use pithead_functions::{EngineOptions, PlanningState, fault_from_datafusion};
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, RESERVED};
 
 use crate::statement::word;
@@ -57,8 +57,7 @@ impl Moment {
 
 /// What an expression of SQL says as a time, milliseconds since 1970 UTC.
 async fn time_ms(expression: &str, time_zone: Option<&str>) -> Result<u64, Fault> {
-    let mut state = planning_state(&EngineOptions { time_zone: time_zone.map(str::to_owned), ..EngineOptions::default() });
-    state.mark_start_execution();
+    let state = PlanningState::new(&EngineOptions { time_zone: time_zone.map(str::to_owned), ..EngineOptions::default() });
     let sql = format!("SELECT CAST(({expression}) AS TIMESTAMP WITH TIME ZONE)");
     let at = |error| fault_from_datafusion(error).at(format_args!("AS OF TIMESTAMP {expression}"));
     let plan = state.create_logical_plan(&sql).await.map_err(at)?;

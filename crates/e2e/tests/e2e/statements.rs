@@ -216,3 +216,79 @@ fn columns_have_names_that_begin_constraints_elsewhere() {
         setup.shutdown().await;
     });
 }
+
+/// A regression: texts that are no literals of VALUES were stored as arrays of one text, and as the bytes of their letters.
+#[test]
+fn texts_are_written_as_the_arrays_and_bytes_that_they_stand_for() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        let session = setup.session().await;
+        session.run("CREATE TABLE meant (id INT, a TEXT[], n INT[], b BYTEA, t TEXT)").await.unwrap();
+        let by_merge = r"MERGE INTO meant USING (SELECT 7 AS k, '{y}' AS y, '\x07' AS z) AS s ON id = s.k
+            WHEN NOT MATCHED THEN INSERT (id, a, n, b, t) VALUES (s.k, s.y, '{7,7}', s.z, 'x')";
+        for written in [
+            r"INSERT INTO meant VALUES (1, '{a,b}', '{1,2}', '\x4142', '{s,t}'), (2, NULL, NULL, NULL, 'none')",
+            r"INSERT INTO meant SELECT 3, '{q,r}', '{3,NULL}', '\x01ff', '\x05 06'",
+            r"INSERT INTO meant SELECT x + 1, t, '[4, 5]', '\x00', t FROM (VALUES (3, '{v}')) AS v(x, t)",
+            r"UPDATE meant SET a = '{z}', b = '\xDE AD' WHERE id = 2",
+            r"UPDATE meant SET a = t WHERE id = 1",
+            r"UPDATE meant SET b = t WHERE id = 3",
+            r"UPDATE meant SET b = x FROM (VALUES (4, '\x0a0b')) AS v(k, x) WHERE id = k",
+            by_merge,
+            r"MERGE INTO meant USING (SELECT 7 AS k) AS s ON id = s.k WHEN MATCHED THEN UPDATE SET n = '{8}'",
+        ] {
+            session.run(written).await.unwrap_or_else(|fault| panic!("{written}: {fault}"));
+        }
+        for setting in ["on", "off"] {
+            collect(&session, &format!("SET pithead.pushdown = {setting}")).await.unwrap();
+            let lists = "SELECT id, cardinality(a), a[1], n[1], cardinality(n) FROM meant ORDER BY id";
+            let expected = "1\t2\ts\t1\t2\n2\t1\tz\tNULL\tNULL\n3\t2\tq\t3\t2\n4\t1\tv\t4\t2\n7\t1\ty\t8\t1";
+            assert_eq!(text(&session, lists).await, expected);
+            let bytes = "SELECT id, encode(b, 'hex'), CAST(b AS TEXT) FROM meant ORDER BY id";
+            // Backslashes are doubled where rows are shown.
+            let expected = r"1:4142:AB 2:dead:\\xDE\\xAD 3:0506:\\x05\\x06 4:0a0b:\\x0A\\x0B 7:07:\\x07";
+            assert_eq!(text(&session, bytes).await.replace('\t', ":").replace('\n', " "), expected);
+            let read = r"SELECT id FROM meant WHERE CAST(t AS BYTEA) = '\x0506' OR encode(t, 'hex') = '6e6f6e65' ORDER BY id";
+            assert_eq!(text(&session, "SELECT id FROM meant WHERE encode(t, 'hex') = '6e6f6e65'").await, "2");
+            assert_eq!(text(&session, read).await, "2\n3");
+        }
+        for (sql, expected) in [
+            ("UPDATE meant SET a = t WHERE id = 2", "'none' does not stand for an array"),
+            (r"INSERT INTO meant (b) SELECT '\x0' || t FROM meant", "does not stand for bytes"),
+            (r"INSERT INTO meant (b) VALUES ('\xDE-AD')", "does not stand for bytes"),
+        ] {
+            let fault = refusal(&session, sql).await;
+            assert!(fault.message.contains(expected), "{sql}: {fault}");
+        }
+        setup.shutdown().await;
+    });
+}
+
+/// A regression: numbers that are too large for a column of floats were stored as infinity.
+#[test]
+fn floats_that_are_too_large_are_refused() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        let session = setup.session().await;
+        session.run("CREATE TABLE floats (id INT, r REAL, d DOUBLE, t TEXT)").await.unwrap();
+        session.run("INSERT INTO floats VALUES (1, 1.5, 1e39, '1e400'), (2, 'inf', 'inf', '-inf')").await.unwrap();
+        for setting in ["on", "off"] {
+            collect(&session, &format!("SET pithead.pushdown = {setting}")).await.unwrap();
+            for (sql, expected) in [
+                ("INSERT INTO floats (r) VALUES (1e39)", "does not fit in REAL"),
+                ("INSERT INTO floats (r) SELECT d FROM floats", "does not fit in REAL"),
+                ("UPDATE floats SET r = d WHERE id = 1", "does not fit in REAL"),
+                ("SELECT sum(CAST(d AS REAL)) FROM floats", "does not fit in REAL"),
+                ("SELECT id FROM floats WHERE CAST(t AS DOUBLE) > 1", "1e400 does not fit in DOUBLE"),
+                ("SELECT '1e400'::float8", "1e400 does not fit in DOUBLE"),
+            ] {
+                let fault = refusal(&session, sql).await;
+                assert!(fault.message.contains(expected), "{sql}: {fault}");
+            }
+            let tried = "SELECT id, TRY_CAST(d AS REAL) IS NULL, TRY_CAST(t AS DOUBLE) IS NULL FROM floats ORDER BY id";
+            assert_eq!(text(&session, tried).await, "1\ttrue\ttrue\n2\tfalse\tfalse");
+        }
+        assert_eq!(text(&session, "SELECT id FROM floats WHERE r = d").await, "2");
+        setup.shutdown().await;
+    });
+}

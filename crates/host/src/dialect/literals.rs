@@ -128,7 +128,9 @@ fn expanded(expr: &Expr) -> Option<Expr> {
             let list = list.iter().map(|member| many_digits(member).unwrap_or_else(|| member.clone())).collect();
             Some(Expr::InList { expr: expr.clone(), list, negated: *negated })
         }
-        Expr::Cast { expr: of, data_type: DataType::Bytea, .. } => Some(bytes(text_of(of)?)),
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: of, data_type: DataType::Bytea, .. } => {
+            Some(bytes(text_of(of)?))
+        }
         Expr::Cast { kind, expr: of, data_type, array: false, format: None } if is_decimal(data_type).is_some() => {
             let number = number_of(of)?;
             let data_type = match is_decimal(data_type)? {
