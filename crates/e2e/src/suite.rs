@@ -1,6 +1,7 @@
 //! Runs `.slt` files.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pithead_host::Session;
 use pithead_model::Blame;
@@ -13,18 +14,27 @@ use crate::{Setup, collect};
 /// The label of this runner in `onlyif` and `skipif`; DuckDB's is `duckdb`.
 const LABEL: &str = "pithead";
 
+/// Records whose time is told, with `--nocapture`.
+const SLOWEST: usize = 8;
+
 /// Runs all suites. Says what is not as written.
 pub async fn run_suites(setup: &Setup) -> Vec<String> {
-    let mut failures = Vec::new();
+    let (mut failures, mut taken) = (Vec::new(), Vec::new());
     for path in files() {
         let session = setup.session().await;
         for record in read(&path) {
-            if let Some(told) = record.run(&session).await {
-                let file = path.file_name().unwrap_or_default().display();
-                failures.push(format!("{file}:{}: {}\n{told}\n", record.line, record.sql));
+            let started = Instant::now();
+            let told = record.run(&session).await;
+            let place = format!("{}:{}", path.file_name().unwrap_or_default().display(), record.line);
+            if let Some(told) = told {
+                failures.push(format!("{place}: {}\n{told}\n", record.sql));
             }
+            taken.push((started.elapsed(), place));
         }
     }
+    taken.sort_by(|one, other| other.cmp(one));
+    println!("{}: {} records in {:.1?}", setup.mode.name, taken.len(), taken.iter().map(|(time, _)| *time).sum::<Duration>());
+    taken.iter().take(SLOWEST).for_each(|(time, place)| println!("{time:10.1?} {place}"));
     failures
 }
 

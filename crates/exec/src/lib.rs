@@ -9,6 +9,7 @@
 mod api;
 mod bind;
 mod codes;
+mod conditions;
 mod conform;
 mod error;
 mod features;
@@ -34,6 +35,7 @@ mod tests;
 
 pub use api::{BindRequest, PartData, PartReads, RoundStats, SliceRef, SliceSource};
 pub use bind::Bound;
+pub use conditions::RowConditions;
 pub use error::ExecError;
 pub use hints::Hinted;
 pub use level::{Carried, Waiting};

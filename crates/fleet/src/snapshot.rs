@@ -104,6 +104,21 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether another one shows just the same. It is certain where it is true.
+    pub fn is_as(&self, other: &Snapshot) -> bool {
+        let is_same = |(name, domain): (&String, &Result<Arc<Domain>, Fault>)| match (domain, other.domains.get(name)) {
+            (Ok(one), Some(Ok(other))) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        let is_whole = |snapshot: &Snapshot| snapshot.untold.is_empty() && snapshot.unwritten.is_empty();
+        Arc::ptr_eq(&self.drives, &other.drives)
+            && self.domains.len() == other.domains.len()
+            && self.domains.iter().all(is_same)
+            && self.hiding == other.hiding
+            && is_whole(self)
+            && is_whole(other)
+    }
+
     /// A dataset, with the manifest that names it.
     pub fn dataset(&self, name: &DatasetName) -> Option<(&Manifest, &Dataset)> {
         let domain = self.domains.get(&name.domain)?.as_ref().ok()?;

@@ -190,15 +190,17 @@ impl Text {
         let driving = &sub_plan.datasets[0].dataset;
         let unit = if sub_plan.whole_partition { "whole partitions" } else { "slices" };
         let level = if sub_plan.level_max == Level::Whole { "" } else { ", filters only rule out slices and pages" };
+        let profile = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index));
+        let ruled_out = profile.map(|profile| ruled_out(&profile.partitions_left)).unwrap_or_default();
         let head = format!(
-            "sub-plan {} at {} drives, {} slices of {} in {unit}{level}: {}",
+            "sub-plan {} at {} drives, {} slices of {} in {unit}{level}{ruled_out}: {}",
             sub_plan.number,
             distinct(&sub_plan.copies),
             driving.slices(),
             sub_plan.driving(),
             expected(&sub_plan.estimate),
         );
-        let profile = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index)).filter(|_| self.analyze);
+        let profile = profile.filter(|_| self.analyze);
         let figures = profile.map(|profile| SubPlanFigures::of(profile));
         self.lines.push(PlanLine { site: "link", depth, text: head, figures });
         self.drive(&sub_plan.plan, depth + 1);
@@ -439,6 +441,14 @@ fn cause(annotation: &Annotation) -> String {
         (Some(PushBackCause::Asked), _) => ": asked for".to_owned(),
         (Some(PushBackCause::Held), _) => ": the host holds them".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// How many partitions are not asked, in words; nothing where all are.
+fn ruled_out(left: &[bool]) -> String {
+    match left.iter().filter(|left| !**left).count() {
+        0 => String::new(),
+        ruled_out => format!(", {ruled_out} of {} partitions ruled out", left.len()),
     }
 }
 

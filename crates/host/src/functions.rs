@@ -97,23 +97,23 @@ impl Functions {
     }
 
     /// Gives a statement's state the functions of a snapshot. Bare names are those of the state's domain, unless the engine has a
-    /// function of that name. Functions of domains that the session may not read are left out.
+    /// function of that name. Functions of domains that the session may not read are left out. Whether there are any.
     pub(crate) fn put_into(
         &self,
         state: &mut SessionState,
         snapshot: &Snapshot,
         may_read: &dyn Fn(&str) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let named = named(state, snapshot, may_read);
         if named.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let set = self.set(named)?;
         for function in &set.functions {
             function.register(state).map_err(fault_from_datafusion)?;
         }
         state.config_mut().set_extension(Arc::clone(&set.registry));
-        Ok(())
+        Ok(true)
     }
 
     fn set(&self, named: Vec<Named>) -> Result<Arc<Set>, Fault> {

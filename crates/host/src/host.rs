@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ struct Inner {
     activity: Activity,
     texts: Texts,
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
+    /// How many states sessions keep.
+    idle_states: Arc<AtomicUsize>,
 }
 
 impl Host {
@@ -90,6 +93,7 @@ impl Host {
             activity: Activity::default(),
             texts: Texts::new(usize::try_from(options.memory).unwrap_or(usize::MAX)),
             elsewhere: OnceLock::new(),
+            idle_states: Arc::default(),
             fleet,
             options,
         };
@@ -257,6 +261,11 @@ impl Host {
     /// Functions of users.
     pub(crate) fn functions(&self) -> &Arc<Functions> {
         &self.inner.functions
+    }
+
+    /// How many states of statements its sessions keep.
+    pub(crate) fn idle_states(&self) -> &Arc<AtomicUsize> {
+        &self.inner.idle_states
     }
 
     /// The datasets that were planned with.

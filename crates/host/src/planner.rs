@@ -235,14 +235,16 @@ impl RemotePlanner {
         let summaries = kept && self.settings.summary_cache && !is_part;
         let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);
         let mut targets = Vec::new();
-        for (partition, ids) in sub_plan.copies.iter().enumerate() {
+        let left = |partition: &usize| profile.partitions_left.get(*partition).copied().unwrap_or(true);
+        for (partition, ids) in sub_plan.copies.iter().enumerate().filter(|(partition, _)| left(partition)) {
             let request = self.request(sub_plan, shipments, partition)?;
             let copies = reached(&drives, ids, &request)?;
             let (context, runtime) = (Arc::clone(self.host.remote()), Arc::clone(&self.runtime));
             let slice_cache = self.settings.slice_cache as u64;
             let (roll_up, brake) = (roll_up.clone(), self.anew.as_ref().and_then(|anew| anew.brake_of(sub_plan.number)));
             let functions = Arc::clone(&self.functions);
-            targets.push(Target { context, functions, copies, request, runtime, slice_cache, summaries, roll_up, brake });
+            let target = Target { context, functions, copies, request, runtime, slice_cache, summaries, roll_up, brake };
+            targets.push((partition, target));
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

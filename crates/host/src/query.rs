@@ -15,16 +15,18 @@ use parking_lot::Mutex;
 use pithead_functions::{fault_from_datafusion, optimize, run_context, several};
 use pithead_model::Fault;
 use pithead_plan::{
-    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, is_volatile, narrowed, order_joins, reduce_by_joins,
-    replace_scalar_queries, scalar_queries,
+    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, SubPlan, is_volatile, narrowed, order_joins,
+    reduce_by_joins, replace_scalar_queries, scalar_queries,
 };
 
 use crate::aside::{aside, aside_waiting, is_large};
 use crate::elsewhere::{self, Placed};
+use crate::idle_state::StatementState;
 use crate::kept_rows::KeptRows;
 use crate::large_texts::Admitted;
 use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
+use crate::ruled_out::partitions_left;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
 use crate::shared_rows::{SharedParts, SharedRows};
@@ -45,7 +47,7 @@ pub(crate) enum Mode {
 /// What all parts of one statement share.
 pub(crate) struct Query {
     pub(crate) host: Host,
-    pub(crate) state: SessionState,
+    pub(crate) state: StatementState,
     pub(crate) settings: Settings,
     pub(crate) profile: Arc<QueryProfile>,
     /// Tables to ship, and parts computed first, that are there already: a statement may need one in several places.
@@ -292,8 +294,16 @@ impl Query {
     }
 
     fn prepared(&self, decomposition: Decomposition, mut tables: Vec<Arc<PreparedInput>>) -> Prepared {
-        let add = if self.pages.is_some() { QueryProfile::add_sample } else { QueryProfile::add };
-        let profiles = decomposition.sub_plans.iter().map(|sub_plan| add(&self.profile, sub_plan)).collect();
+        let add = |sub_plan: &Arc<SubPlan>| {
+            // A sample is of all partitions, and who asked an array is to hear of all slices.
+            let may_leave_out = self.settings.zone_maps && self.pages.is_none() && self.from_above.is_none();
+            let left = match may_leave_out {
+                true => partitions_left(sub_plan, &self.state),
+                false => vec![true; sub_plan.copies.len()],
+            };
+            self.profile.add(sub_plan, left, self.pages.is_some())
+        };
+        let profiles = decomposition.sub_plans.iter().map(add).collect();
         let is_shipped = |plan: &LogicalPlan| {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };

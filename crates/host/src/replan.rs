@@ -160,7 +160,7 @@ impl Anew {
     fn query(&self, profile: &Arc<QueryProfile>) -> Query {
         Query {
             host: self.host.clone(),
-            state: self.state.clone(),
+            state: self.state.clone().into(),
             settings: self.settings.clone(),
             profile: Arc::clone(profile),
             // Plans do not tell a part of a dataset from all of it.

@@ -162,7 +162,7 @@ impl Query {
         let pages = (self.settings.sample_bytes as f64 / page_bytes.max(1.0)).clamp(1.0, PAGES);
         let query = Query {
             host: self.host.clone(),
-            state: self.state.clone(),
+            state: self.state.clone().into(),
             settings: self.settings.for_sample(),
             profile: Arc::clone(&self.profile),
             computed: Mutex::default(),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::datasource::{MemTable, source_as_provider};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{TableScan, TableType};
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
@@ -130,6 +131,16 @@ impl CatalogProvider for Domains {
         let domain = Domain { scope: Arc::clone(&self.0), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
+}
+
+/// How many columns a dataset has; none: the name is another table's.
+pub(crate) fn columns_of_dataset(state: &SessionState, table: TableReference) -> Option<usize> {
+    let name = table.table().to_owned();
+    let schema = state.schema_for_ref(table).ok()?;
+    let domain = schema.downcast_ref::<Domain>()?;
+    let may_be_another = domain.name == domain.scope.domain && domain.scope.frames.find(&name).is_some();
+    let (_, dataset) = domain.scope.snapshot.dataset(&domain.dataset(&name)).filter(|_| !may_be_another)?;
+    Some(dataset.schema.fields().len())
 }
 
 /// Functions that give rows. The planner looks for tables of their names first.

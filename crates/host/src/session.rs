@@ -26,6 +26,7 @@ use crate::activity::unless_cancelled;
 use crate::aside::{aside_waiting, is_long};
 use crate::copying::{self, CopyFile};
 use crate::dropping;
+use crate::idle_state::{IdleState, MadeFor, StatementState};
 use crate::kept_rows::KeptRows;
 use crate::planned_statement::Statement;
 use crate::pushdown::explain_pushdown;
@@ -54,6 +55,7 @@ pub struct Session {
     pub(crate) client: Mutex<Option<Client>>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
+    idle: Arc<IdleState>,
     /// Whether statements may read and write files of this machine, and read files at servers that this machine reaches.
     may_use_files: bool,
 }
@@ -101,6 +103,7 @@ impl Host {
             state: Mutex::new(state),
             client: Mutex::default(),
             change: AtomicU64::new(rand::random()),
+            idle: IdleState::new(self.idle_states()),
             may_use_files: false,
         }
     }
@@ -602,18 +605,23 @@ impl Session {
         self.change.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The state of a statement without a catalogue, who asks, and the settings that it has.
-    fn begun(&self, snapshot: &Arc<Snapshot>) -> (SessionState, Option<ClientView>, u64) {
+    /// The state of a statement without a catalogue, and the settings that it has.
+    fn begun(&self, snapshot: &Arc<Snapshot>) -> (StatementState, u64) {
         let (mut state, change) = {
             let state = self.state.lock();
-            (state.clone(), self.change.load(Ordering::Relaxed))
+            let change = self.change.load(Ordering::Relaxed);
+            if let Some(idle) = self.idle.take(change, snapshot) {
+                return (idle, change);
+            }
+            (state.clone(), change)
         };
         let client = self.client.lock().clone();
         let client = client.map(|client| {
             let facts = client.extend(&mut state, snapshot);
             ClientView { caller: client.caller, facts }
         });
-        (state, client, change)
+        let made_for = MadeFor { change, snapshot: Arc::clone(snapshot), client };
+        (StatementState::new(state, &self.idle, made_for), change)
     }
 
     /// What the views of a statement are planned with. The statement's state gets a list of those that are read.
@@ -624,7 +632,8 @@ impl Session {
 
     /// What the names in the query of a view are looked up in, which is to be made.
     pub(crate) fn scope_of_views(&self, snapshot: Arc<Snapshot>) -> Scope {
-        let (mut state, client, _) = self.begun(&snapshot);
+        let (mut state, _) = self.begun(&snapshot);
+        let client = state.client();
         let (tables, frames) = (Arc::clone(self.host.tables()), Frames::default());
         let expander = Some(self.expander(&mut state, &frames));
         let domain = state.config_options().catalog.default_schema.clone();
@@ -640,10 +649,13 @@ impl Session {
         made: Option<DatasetName>,
         parameters: &Parameters,
     ) -> Result<(Query, u64), Fault> {
-        let (mut state, client, change) = self.begun(&snapshot);
+        let (mut state, change) = self.begun(&snapshot);
+        let client = state.client();
         let expander = snapshot.views().next().map(|_| self.expander(&mut state, parameters.frames()));
         let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
-        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
+        if self.host.functions().put_into(&mut state, &snapshot, &may_read)? {
+            state.keep_apart();
+        }
         let tables = Arc::clone(self.host.tables());
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();

@@ -63,7 +63,7 @@ extensions_options! {
         pub replan: String, default = "auto".to_owned()
         /// Top-k and LIMIT at the drives.
         pub pushdown_top_k: bool, default = true
-        /// Bounds of slices and pages, and filters of their values, rule out what need not be read.
+        /// Bounds of partitions, slices and pages, hashes of keys, and filters of values rule out what need not be asked or read.
         pub zone_maps: bool, default = true
         /// How far drives take slices. auto: each drive decides, by what is measured. 3: the whole slice-wise part; 2: filter and
         /// projection; 1: the pages that may match come as they are stored; 0: nothing, the stored bytes come; random:SEED:

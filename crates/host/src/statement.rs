@@ -22,7 +22,7 @@ use crate::truncating::several;
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_returning};
 use crate::{
-    Parameters, as_of, copying, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
+    Parameters, as_of, copying, ctes, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
 };
 
 /// A statement, as far as the session must know it.
@@ -224,6 +224,7 @@ pub(crate) fn quoted(name: &str) -> String {
 fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Result<Parsed, Fault> {
     as_of::put_into_names(&mut tokens)?;
     let is_substrait = explain_options::take_substrait(&mut tokens);
+    ctes::drop_hints(&mut tokens);
     from_first::add_select(&mut tokens);
     sort_clauses(&mut tokens);
     parameters::number(&mut tokens)?;

@@ -7,18 +7,19 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, CastKind, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr,
-    Statement as Sql, TableFactor, Value, Visitor, VisitorMut,
+    AssignmentTarget, BinaryOperator, CastKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, Query, Select,
+    SelectItem, SetExpr, Statement as Sql, TableFactor, TypedString, Value, Visitor, VisitorMut,
 };
 use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
-use pithead_syntax::{any_expression, expressions, expressions_mut, walk, walk_mut};
+use pithead_syntax::{any_expression, expressions, expressions_at_mut, expressions_mut, walk, walk_mut};
 
 use crate::ambiguous;
-use crate::dialect::{call, in_the_engines_words, normal, null};
+use crate::dialect::{binary, call, in_the_engines_words, normal, null};
 use crate::lateral_aliases::{missing, plan_with_names};
-use crate::order_columns;
+use crate::writing::planned_by;
+use crate::{ctes, order_columns, outer_names, unread_names, wide_rows};
 
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
 pub(crate) async fn plan_of(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
@@ -47,6 +48,21 @@ async fn plan(state: &SessionState, mut statement: Statement, reads_names: bool)
 async fn plan_of_known(state: &SessionState, statement: &Statement, reads_names: bool) -> Result<LogicalPlan, DataFusionError> {
     refuse_null_treatment(state, statement)?;
     refuse_dropped(state, statement)?;
+    ctes::refuse_drawn_again(state, statement)?;
+    if let Some(wide) = wide_rows::plan(state, statement).await {
+        return wide;
+    }
+    match plan_named(state, statement, reads_names).await.and_then(outer_names::checked) {
+        Err(error) if outer_names::hides(&error) => {
+            let plan = |named| async move { plan_named(state, &named, reads_names).await.and_then(outer_names::checked) };
+            outer_names::plan_again(statement, error, |named| planned_by(named, plan)).await
+        }
+        plan => plan,
+    }
+}
+
+/// The plan of a statement, with other names where the planner refuses those that it has.
+async fn plan_named(state: &SessionState, statement: &Statement, reads_names: bool) -> Result<LogicalPlan, DataFusionError> {
     let refused = match state.statement_to_plan(statement.clone()).await {
         Err(error) if is_refused(&error) => error,
         Err(error) if reads_names && missing(&error).is_some() => {
@@ -54,8 +70,16 @@ async fn plan_of_known(state: &SessionState, statement: &Statement, reads_names:
         }
         plan => return plan,
     };
-    let Some(named) = with_names_apart(statement.clone()) else { return Err(refused) };
-    state.statement_to_plan(named).await.map_err(|_| refused)
+    // Some functions take literals alone, and no casts that have a name.
+    for casts in [Casts::OfColumns, Casts::All] {
+        let Some(named) = with_names_apart(statement.clone(), casts) else { continue };
+        match state.statement_to_plan(named).await {
+            Err(error) if outer_names::hides(&error) => return Err(error),
+            Err(_) => {}
+            plan => return plan,
+        }
+    }
+    Err(refused)
 }
 
 /// Whether the planner refused a statement for names that come again.
@@ -67,29 +91,75 @@ pub(crate) fn is_refused(error: &DataFusionError) -> bool {
     }
 }
 
-/// The statement with a name for each cast of columns and each predicate of a subquery, for each column of a later branch of a UNION, and for each that comes again within
-/// a query; none where there are none.
-fn with_names_apart(mut statement: Statement) -> Option<Statement> {
+/// Which casts get a name of their own.
+#[derive(Clone, Copy)]
+enum Casts {
+    OfColumns,
+    All,
+}
+
+/// The statement with a name for each of these casts and each predicate of a subquery, for each column of a later branch of a
+/// UNION, for each that nobody reads by its own name, and for each that comes again within a query; none where there are none.
+fn with_names_apart(mut statement: Statement, casts: Casts) -> Option<Statement> {
     let Statement::Statement(sql) = &mut statement else { return None };
     let mut found = false;
+    if matches!(casts, Casts::All) {
+        found |= unread_names::give(sql);
+    }
     let is_result = matches!(sql.as_ref(), Sql::Query(_));
     let _ = walk_mut(sql, &mut Again { found: &mut found, depth: usize::from(!is_result) });
     let _ = walk_mut(sql, &mut LaterBranches { found: &mut found });
     let _ = expressions_mut(sql, |expr| {
-        let name =
-            match &*expr {
-                Expr::Cast {
-                    kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, ..
-                } if reads_columns(of) => data_type.to_string(),
-                Expr::InSubquery { .. } | Expr::Exists { .. } => expr.to_string(),
-                _ => return ControlFlow::<()>::Continue(()),
-            };
+        if let Expr::Function(Function { filter: Some(filter), .. }) = expr {
+            tell_by_text(filter);
+        }
+        let Some(name) = name_apart(expr, casts) else { return ControlFlow::<()>::Continue(()) };
         found = true;
         let named = std::mem::replace(expr, null());
         *expr = call(NAMED_CAST, [named, Expr::Value(Value::SingleQuotedString(name).into())]);
         ControlFlow::<()>::Continue(())
     });
     found.then_some(statement)
+}
+
+/// What tells an expression from others that the planner gives the same name.
+fn name_apart(expr: &Expr, casts: Casts) -> Option<String> {
+    match expr {
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, .. }
+            if matches!(casts, Casts::All) || reads_columns(of) =>
+        {
+            Some(data_type.to_string())
+        }
+        Expr::TypedString(TypedString { data_type, .. }) if matches!(casts, Casts::All) => Some(data_type.to_string()),
+        Expr::InSubquery { .. } | Expr::Exists { .. } => Some(expr.to_string()),
+        _ => None,
+    }
+}
+
+/// Tells FILTERs with subqueries apart by a text in them, and takes names of casts out: an aggregate is named after its FILTER
+/// as that is shown, with its casts and without its subqueries, and not by the names of what is in it.
+fn tell_by_text(filter: &mut Expr) {
+    let mut texts = Vec::new();
+    expressions_at_mut(filter, |part, depth| {
+        let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = part else { return };
+        let is_named =
+            depth == 0 && matches!(name.0.as_slice(), [name] if name.as_ident().is_some_and(|it| it.value == NAMED_CAST));
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), FunctionArg::Unnamed(FunctionArgExpr::Expr(text))] =
+            list.args.as_slice()
+        else {
+            return;
+        };
+        if is_named {
+            if matches!(of, Expr::InSubquery { .. } | Expr::Exists { .. }) {
+                texts.push(text.clone());
+            }
+            *part = of.clone();
+        }
+    });
+    for text in texts {
+        let condition = Expr::Nested(Box::new(std::mem::replace(filter, null())));
+        *filter = binary(condition, BinaryOperator::And, Expr::IsNotNull(Box::new(text)));
+    }
 }
 
 /// Names columns that come again within one query as DuckDB does, `a_1` after `a`. Those of a result keep their name.
@@ -373,11 +443,20 @@ mod tests {
     }
 
     #[test]
-    fn casts_of_columns_get_names() {
-        let named =
-            with_names_apart(parsed("SELECT sum(x::double), CAST('1' AS int), TRY_CAST(a.b + 1 AS int) FROM a")).unwrap();
-        let text = named.to_string();
-        assert_eq!(text.matches(NAMED_CAST).count(), 2, "{text}");
-        assert!(with_names_apart(parsed("SELECT CAST('1' AS int)")).is_none());
+    fn filters_are_told_apart_by_what_is_written_in_them() {
+        let sql = "SELECT sum(a), count(*) FILTER (WHERE a::int > 1 AND b IN (SELECT c::int FROM t)) FROM t";
+        let named = with_names_apart(parsed(sql), Casts::OfColumns).unwrap().to_string();
+        let (filter, query) = named.split_once("IN (SELECT").unwrap();
+        assert!(!filter.contains(NAMED_CAST) && query.contains(NAMED_CAST), "{named}");
+        assert!(query.contains("AND 'b IN (SELECT ") && query.contains(" IS NOT NULL)"), "{named}");
+    }
+
+    #[test]
+    fn casts_get_names() {
+        let sql = "SELECT sum(x::double), CAST('1' AS int), TRY_CAST(a.b + 1 AS int), DATE '2020-01-01' FROM a";
+        let names = |sql, casts| with_names_apart(parsed(sql), casts).map(|it| it.to_string().matches(NAMED_CAST).count());
+        assert_eq!((names(sql, Casts::OfColumns), names(sql, Casts::All)), (Some(2), Some(4)));
+        let sql = "SELECT CAST('1' AS int)";
+        assert_eq!((names(sql, Casts::OfColumns), names(sql, Casts::All)), (None, Some(1)));
     }
 }

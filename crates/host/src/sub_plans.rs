@@ -133,7 +133,7 @@ impl SubPlans {
             host: self.host.clone(),
             kept: KeptRows::new(&state),
             admitted: Arc::default(),
-            state,
+            state: state.into(),
             settings,
             profile: QueryProfile::start(),
             computed: Mutex::default(),

@@ -46,7 +46,7 @@ pub(crate) use from_others::as_merge;
 use keys::Wanted;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
-pub(crate) use planning::planned;
+pub(crate) use planning::{is_plain_delete, planned, planned_by};
 pub(crate) use returning::{Returned, check_returning, take_returning};
 pub(crate) use uuid_texts::with_uuids;
 

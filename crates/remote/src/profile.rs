@@ -23,6 +23,8 @@ pub struct SubPlanProfile {
     pub sub_plan: Arc<SubPlan>,
     /// Whether it reads only some pages, for the sampler.
     pub is_sample: bool,
+    /// For each partition, whether rows of the answer may come from it. Of the others, none is asked.
+    pub partitions_left: Vec<bool>,
     log: Arc<SessionLog>,
 }
 
@@ -128,19 +130,10 @@ impl QueryProfile {
         Arc::new(Self { started: Instant::now(), sub_plans: Mutex::default() })
     }
 
-    /// One more sub-plan is opened.
-    pub fn add(&self, sub_plan: &Arc<SubPlan>) -> Arc<SubPlanProfile> {
-        self.add_one(sub_plan, false)
-    }
-
-    /// One more sub-plan is opened, that reads only some pages.
-    pub fn add_sample(&self, sub_plan: &Arc<SubPlan>) -> Arc<SubPlanProfile> {
-        self.add_one(sub_plan, true)
-    }
-
-    fn add_one(&self, sub_plan: &Arc<SubPlan>, is_sample: bool) -> Arc<SubPlanProfile> {
-        let profile =
-            Arc::new(SubPlanProfile { sub_plan: Arc::clone(sub_plan), is_sample, log: SessionLog::of(rand::random()) });
+    /// One more sub-plan is opened, at these partitions; it may be one that reads only some pages.
+    pub fn add(&self, sub_plan: &Arc<SubPlan>, partitions_left: Vec<bool>, is_sample: bool) -> Arc<SubPlanProfile> {
+        let (sub_plan, log) = (Arc::clone(sub_plan), SessionLog::of(rand::random()));
+        let profile = Arc::new(SubPlanProfile { sub_plan, is_sample, partitions_left, log });
         self.sub_plans.lock().push(Arc::clone(&profile));
         profile
     }
@@ -178,6 +171,13 @@ impl SubPlanProfile {
         self.log.partitions()
     }
 
+    /// The slices of each partition of its dataset that is asked.
+    fn slices_left(&self) -> Option<impl Iterator<Item = u64>> {
+        let partitions = &self.sub_plan.datasets.first()?.dataset.partitions;
+        let asked = partitions.iter().zip(&self.partitions_left).filter(|(_, left)| **left);
+        Some(asked.flat_map(|(partition, _)| &partition.runs).map(|run| u64::from(run.slices)))
+    }
+
     /// Rows of its answer, where drives have taken each slice of its dataset through all of its filters, and nothing that was kept has
     /// answered.
     pub fn rows_of_all_slices(&self) -> Option<u64> {
@@ -185,7 +185,7 @@ impl SubPlanProfile {
         let closed = || sessions.iter().flat_map(|session| &session.annotations);
         let is_whole = |a: &Annotation| a.level >= Level::Filtered && a.summarised == 0;
         let slices = total(closed().flat_map(|a| &a.slices).map(|span| u64::from(span.count)));
-        let all = self.sub_plan.datasets.first()?.dataset.slices();
+        let all = total(self.slices_left()?);
         let complete = closed().all(is_whole) && sessions.iter().all(|session| session.recalled == 0) && slices == all;
         complete.then(|| total(closed().map(|a| a.rows_out)))
     }

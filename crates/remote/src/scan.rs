@@ -28,7 +28,7 @@ use crate::session::{Session, Target};
 pub struct RemoteScanExec {
     pub(crate) number: usize,
     pub(crate) expected: Expected,
-    /// `None` for a partition whose drive is not asked.
+    /// `None` for a stream without rows.
     pub(crate) asked: Vec<Option<AskedPartition>>,
     pub(crate) busy_wait: Duration,
     pub(crate) log: Arc<SessionLog>,
@@ -44,11 +44,11 @@ pub(crate) struct AskedPartition {
 }
 
 impl RemoteScanExec {
-    /// Asks each partition's drives for its rows; where all are busy, for `busy_wait` at most.
+    /// Asks the drives of partitions, which come with their numbers, for its rows; where all are busy, for `busy_wait` at most.
     pub fn new(
         sub_plan: &SubPlan,
         schema: SchemaRef,
-        targets: Vec<Target>,
+        targets: Vec<(usize, Target)>,
         busy_wait: Duration,
         profile: &SubPlanProfile,
     ) -> Self {
@@ -76,12 +76,13 @@ impl RemoteScanExec {
 
 /// Leaves out the partitions without slices. Of no rows comes at most what an aggregate without groups says of none, and
 /// one such answer is enough.
-fn worth_asking(targets: Vec<Target>) -> Vec<Option<AskedPartition>> {
-    let first = targets.iter().position(|target| target.request.has_slices()).unwrap_or(0);
-    let asked = |(partition, target): (usize, Target)| {
-        (partition == first || target.request.has_slices()).then(|| AskedPartition { partition, target: Arc::new(target) })
-    };
-    targets.into_iter().enumerate().map(asked).collect()
+fn worth_asking(mut targets: Vec<(usize, Target)>) -> Vec<Option<AskedPartition>> {
+    match targets.iter().any(|(_, target)| target.request.has_slices()) {
+        true => targets.retain(|(_, target)| target.request.has_slices()),
+        false => targets.truncate(1),
+    }
+    let asked = |(partition, target)| Some(AskedPartition { partition, target: Arc::new(target) });
+    targets.into_iter().map(asked).collect()
 }
 
 impl DisplayAs for RemoteScanExec {

@@ -29,6 +29,7 @@ mod marking;
 mod mending;
 mod observing;
 mod parameters;
+mod partitions;
 mod program;
 mod programs;
 mod random;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, Result as DataFusionResult, internal_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{Alias, Placeholder};
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, Projection, Values, cast};
@@ -17,22 +17,40 @@ use pithead_model::Fault;
 
 use crate::statement_plan::plan_of;
 
-/// Plans a statement. The planner drops the name that a DELETE gives its table (`DELETE FROM t AS x WHERE x.a > 1`), so the rows of such
-/// a one are planned as a query's.
+/// Plans a statement.
 pub(crate) async fn planned(state: &SessionState, statement: Syntax) -> Result<LogicalPlan, Fault> {
-    let Some((bare, rows)) = renamed(&statement)? else {
-        return plan_of(state, statement).await.map_err(fault_from_datafusion);
+    planned_by(statement, |it| plan_of(state, it)).await.map_err(fault_from_datafusion)
+}
+
+/// Plans a statement with a planner that drops the name that a DELETE gives its table (`DELETE FROM t AS x WHERE x.a > 1`): the
+/// rows of such a one are planned as a query's.
+pub(crate) async fn planned_by<P>(statement: Syntax, plan: impl Fn(Syntax) -> P) -> DataFusionResult<LogicalPlan>
+where
+    P: Future<Output = DataFusionResult<LogicalPlan>>,
+{
+    let Some((bare, rows)) = renamed(&statement)? else { return plan(statement).await };
+    let LogicalPlan::Dml(DmlStatement { table_name, target, op, .. }) = plan(bare).await? else {
+        return internal_err!("a DELETE is planned as something else");
     };
-    let plan = plan_of(state, bare).await.map_err(fault_from_datafusion)?;
-    let LogicalPlan::Dml(DmlStatement { table_name, target, op, .. }) = plan else {
-        return Err(Fault::bug("a DELETE is planned as something else"));
+    let LogicalPlan::Projection(Projection { mut input, .. }) = plan(rows).await? else {
+        return internal_err!("the rows of a DELETE are no SELECT");
     };
-    match plan_of(state, rows).await.map_err(fault_from_datafusion)? {
-        LogicalPlan::Projection(Projection { input, .. }) => {
-            Ok(LogicalPlan::Dml(DmlStatement::new(table_name, target, op, Arc::clone(&input))))
-        }
-        _ => Err(Fault::bug("the rows of a DELETE are no SELECT")),
+    // All columns, under the names that the statement has for them.
+    while let LogicalPlan::Projection(projection) = input.as_ref() {
+        input = Arc::clone(&projection.input);
     }
+    Ok(LogicalPlan::Dml(DmlStatement::new(table_name, target, op, input)))
+}
+
+/// Whether a DELETE is about the rows of one table that a condition chooses, and about nothing else.
+pub(crate) fn is_plain_delete(delete: &Delete) -> bool {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    matches!(from.as_slice(), [TableWithJoins { relation: TableFactor::Table { .. }, joins }] if joins.is_empty())
+        && delete.tables.is_empty()
+        && delete.using.is_none()
+        && delete.returning.is_none()
+        && delete.order_by.is_empty()
+        && delete.limit.is_none()
 }
 
 /// The plan with a cast at each placeholder that stands by itself for a moment, a wall time or a day. To the planner it has the
@@ -79,20 +97,14 @@ fn moment_cast(expr: Expr) -> Transformed<Expr> {
 }
 
 /// Of a DELETE whose table has another name in it: the DELETE of all rows, and the query of those that go.
-fn renamed(statement: &Syntax) -> Result<Option<(Syntax, Syntax)>, Fault> {
+fn renamed(statement: &Syntax) -> DataFusionResult<Option<(Syntax, Syntax)>> {
     let Syntax::Statement(sql) = statement else { return Ok(None) };
     let Sql::Delete(delete) = sql.as_ref() else { return Ok(None) };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-    let [TableWithJoins { relation: TableFactor::Table { alias: Some(_), .. }, joins }] = from.as_slice() else {
+    let [TableWithJoins { relation: TableFactor::Table { alias: Some(_), .. }, .. }] = from.as_slice() else {
         return Ok(None);
     };
-    let is_plain = joins.is_empty()
-        && delete.tables.is_empty()
-        && delete.using.is_none()
-        && delete.returning.is_none()
-        && delete.order_by.is_empty()
-        && delete.limit.is_none();
-    if !is_plain {
+    if !is_plain_delete(delete) {
         return Ok(None);
     }
     let mut query = Parser::new(&GenericDialect {}).try_with_sql("SELECT * FROM t").and_then(|mut parser| parser.parse_query());
@@ -101,7 +113,7 @@ fn renamed(statement: &Syntax) -> Result<Option<(Syntax, Syntax)>, Fault> {
     {
         (select.from, select.selection) = (from.clone(), delete.selection.clone());
     }
-    let query = query.map_err(|error| fault_from_datafusion(error.into()))?;
+    let query = query?;
     let mut bare = Delete { selection: None, ..delete.clone() };
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &mut bare.from;
     if let [TableWithJoins { relation: TableFactor::Table { alias, .. }, .. }] = from.as_mut_slice() {

@@ -1,0 +1,145 @@
+//! Queries of WITH that are computed once: their hints, and those whose values are drawn anew each time.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{DataFusionError, not_impl_err};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Volatility;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Cte, Expr, Query, TableFactor, Visitor};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use pithead_syntax::{any_expression, walk};
+
+use crate::dialect::normal;
+use crate::tokens::{is_gap, is_word};
+
+/// Takes MATERIALIZED and NOT MATERIALIZED away, which say how a query of WITH is computed, and nothing of its rows.
+pub(crate) fn drop_hints(tokens: &mut Vec<TokenWithSpan>) {
+    let words: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let is = |place: usize, word: &str| is_word(&tokens[words[place]], word);
+    let mut dropped = Vec::new();
+    for place in 1..words.len().saturating_sub(1) {
+        if !is(place, "MATERIALIZED") || tokens[words[place + 1]].token != Token::LParen {
+            continue;
+        }
+        match () {
+            () if is(place - 1, "AS") => dropped.push(words[place]),
+            () if place > 1 && is(place - 1, "NOT") && is(place - 2, "AS") => dropped.extend([words[place - 1], words[place]]),
+            () => {}
+        }
+    }
+    dropped.into_iter().rev().for_each(|place| drop(tokens.remove(place)));
+}
+
+/// An error where a query of WITH has values such as those of `random()`, and is read more than once: the engine would compute it for each
+/// place, and each would have others.
+pub(crate) fn refuse_drawn_again(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
+    let Statement::Statement(sql) = statement else { return Ok(()) };
+    match walk(sql, &mut DrawnAgain { state }) {
+        ControlFlow::Break(name) => not_impl_err!(
+            "WITH {name}, whose values are others each time, as those of random(), is read more than once; store them in a table first"
+        ),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct DrawnAgain<'a> {
+    state: &'a SessionState,
+}
+
+impl Visitor for DrawnAgain<'_> {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        let Some(with) = query.with.as_ref().filter(|with| !with.recursive) else { return ControlFlow::Continue(()) };
+        // What is read of a query that is drawn anew is drawn anew, too.
+        let mut drawn: Vec<String> = Vec::new();
+        for Cte { alias, query: of, .. } in &with.cte_tables {
+            let reads_drawn = drawn.iter().any(|name| reads(of, name) > 0);
+            if reads_drawn || self.draws(of) {
+                drawn.push(normal(&alias.name));
+            }
+        }
+        match drawn.into_iter().find(|name| reads(query, name) > 1) {
+            Some(name) => ControlFlow::Break(name),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl DrawnAgain<'_> {
+    fn draws(&self, query: &Query) -> bool {
+        any_expression(query, |expr| {
+            let Expr::Function(function) = expr else { return false };
+            let known = self.state.scalar_functions().get(&function.name.to_string().to_lowercase());
+            known.is_some_and(|known| known.signature().volatility == Volatility::Volatile)
+        })
+    }
+}
+
+/// How often a query reads a table of this name.
+fn reads(query: &Query, name: &str) -> usize {
+    struct Reads<'a>(&'a str, usize);
+    impl Visitor for Reads<'_> {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: None, .. } = table
+                && let [part] = name.0.as_slice()
+                && part.as_ident().is_some_and(|ident| normal(ident) == self.0)
+            {
+                self.1 += 1;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut reads = Reads(name, 0);
+    let _ = walk(query, &mut reads);
+    reads.1
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_door::Door;
+    use pithead_fakes::FakeDoor;
+
+    use super::*;
+    use crate::tokens::tokens;
+    use crate::{Host, HostOptions};
+
+    #[test]
+    fn hints_go_and_columns_of_their_names_stay() {
+        for (sql, expected) in [
+            ("WITH x AS MATERIALIZED (SELECT 1) SELECT 2", "WITH x AS (SELECT 1) SELECT 2"),
+            ("WITH x(a) as not materialized (SELECT 1) TABLE x", "WITH x(a) as (SELECT 1) TABLE x"),
+            ("SELECT 1 AS materialized, (2)", "SELECT 1 AS materialized, (2)"),
+        ] {
+            let mut read = tokens(sql).unwrap();
+            drop_hints(&mut read);
+            let text: String = read.iter().map(|token| token.token.to_string()).collect();
+            assert_eq!(text.split_whitespace().collect::<Vec<_>>(), expected.split_whitespace().collect::<Vec<_>>());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_drawn_anew_is_read_once() {
+        let drive: std::sync::Arc<dyn Door> = FakeDoor::new(1);
+        let session = Host::connect(vec![drive], HostOptions::default()).await.unwrap().session();
+        let run = async |sql: &str| session.run(sql).await.map(|_| ());
+        for sql in [
+            "WITH x AS (SELECT random() AS r) SELECT * FROM x",
+            "WITH x AS MATERIALIZED (SELECT 1 AS r) SELECT * FROM x JOIN x AS y ON x.r = y.r",
+            "WITH x AS (SELECT random() AS r), y AS (SELECT * FROM x) SELECT * FROM y",
+        ] {
+            run(sql).await.unwrap_or_else(|fault| panic!("{sql}: {fault}"));
+        }
+        for sql in [
+            "WITH x AS (SELECT random() AS r) SELECT count(*) FROM x JOIN x AS y ON x.r = y.r",
+            "WITH x AS (SELECT uuid() AS u) SELECT (SELECT u FROM x) = (SELECT u FROM x)",
+            "WITH x AS (SELECT random() AS r), y AS (SELECT r FROM x) SELECT * FROM y AS a, y AS b",
+        ] {
+            let fault = run(sql).await.unwrap_err();
+            assert!(fault.message.contains("is read more than once"), "{sql}: {fault}");
+        }
+    }
+}
