@@ -13,6 +13,7 @@ use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::execution::SessionState;
 use parking_lot::Mutex;
 use pithead_fleet::Snapshot;
+use pithead_pg_catalog::SearchPath;
 
 use crate::schemas::ClientView;
 
@@ -45,6 +46,8 @@ pub(crate) struct MadeFor {
     pub(crate) snapshot: Arc<Snapshot>,
     /// What the state's functions show the client.
     pub(crate) client: Option<ClientView>,
+    /// The client's path as they know it.
+    pub(crate) path: Option<Arc<SearchPath>>,
 }
 
 impl IdleState {
@@ -53,10 +56,15 @@ impl IdleState {
         Arc::new(IdleState { kept: Mutex::default(), count: Arc::clone(count) })
     }
 
-    /// The state of a statement before, if it was made for these settings and for the datasets as they are.
-    pub(crate) fn take(self: &Arc<Self>, change: u64, snapshot: &Snapshot) -> Option<StatementState> {
+    /// The state of a statement before, if it was made for these settings, this path, and the datasets as they are.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        change: u64,
+        snapshot: &Snapshot,
+        path: Option<&Arc<SearchPath>>,
+    ) -> Option<StatementState> {
         let Idle { state, made_for, .. } = self.kept.lock().take()?;
-        let is_same = made_for.change == change && made_for.snapshot.is_as(snapshot);
+        let is_same = made_for.change == change && made_for.snapshot.is_as(snapshot) && made_for.path.as_ref() == path;
         is_same.then(|| StatementState::new(state, self, made_for))
     }
 

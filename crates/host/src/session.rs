@@ -607,20 +607,21 @@ impl Session {
 
     /// The state of a statement without a catalogue, and the settings that it has.
     fn begun(&self, snapshot: &Arc<Snapshot>) -> (StatementState, u64) {
+        let client = self.client.lock().clone();
+        let path = client.as_ref().map(|client| client.shown.path());
         let (mut state, change) = {
             let state = self.state.lock();
             let change = self.change.load(Ordering::Relaxed);
-            if let Some(idle) = self.idle.take(change, snapshot) {
+            if let Some(idle) = self.idle.take(change, snapshot, path.as_ref()) {
                 return (idle, change);
             }
             (state.clone(), change)
         };
-        let client = self.client.lock().clone();
         let client = client.map(|client| {
             let facts = client.extend(&mut state, snapshot);
             ClientView { caller: client.caller, facts }
         });
-        let made_for = MadeFor { change, snapshot: Arc::clone(snapshot), client };
+        let made_for = MadeFor { change, snapshot: Arc::clone(snapshot), client, path };
         (StatementState::new(state, &self.idle, made_for), change)
     }
 
