@@ -10,7 +10,11 @@ _WORDS = (
     ("leave the option out", "leave the argument out"),
     ("try --encoding arrow", 'try encoding="arrow"'),
     ("name it with --format parquet, csv, json or arrow", "give files whose names end with .parquet, .csv, .jsonl or .arrow, or a table"),
-    ("--csv-null names what stands for NULL", "a table that pyarrow or pandas read from it has the types that you say"),
+    (
+        "--csv-null of load, and nullstr of read_csv, name what stands for NULL",
+        "nullstr of read_csv names what stands for NULL, and a table that pyarrow or pandas read from it has the types that you say",
+    ),
+    ("and --csv-null of load,", "and a table that pyarrow read from it,"),
     ("pithead ls shows which", "conn.datasets() shows which"),
     ("`pithead log --forget`", '`conn.sql("ALTER DOMAIN main FORGET HISTORY")`'),
     ("`pithead status` shows the drives", "conn.drives() shows the drives"),
