@@ -94,6 +94,11 @@ impl OptimizerRule for Unnested {
     }
 }
 
+/// Whether the rule computes a subquery over rows with these columns, also where they are others each time.
+pub(crate) fn takes(subquery: &Subquery, around: &DFSchema) -> Result<bool> {
+    Ok(Unnesting::of(subquery.clone(), around)?.is_some_and(|unnesting| !unnesting.is_known_to_others()))
+}
+
 /// The correlated scalar subqueries of a node's expressions, each once.
 fn scalar_subqueries(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
     let mut found: Vec<Subquery> = Vec::new();
