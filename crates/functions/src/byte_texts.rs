@@ -9,17 +9,17 @@ use arrow::array::{Array, AsArray, StringViewBuilder};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::kept_names::map_named;
+use crate::kept_names::{map_named, node_has};
+use crate::moment_texts::cast_to_text;
 use crate::wall_time::as_given;
 
 /// The rule, for after types are made equal: what is written beside texts is cast by then.
@@ -33,7 +33,7 @@ impl AnalyzerRule for ByteTexts {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let changed = plan.transform_down_with_subqueries(|node| {
-            if !has_cast_to_text(&node)? {
+            if !node_has(&node, |part| cast_to_text(part).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -50,21 +50,6 @@ impl AnalyzerRule for ByteTexts {
         })?;
         Ok(changed.data)
     }
-}
-
-fn has_cast_to_text(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(cast_to_text(part).is_some()))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}
-
-/// What is cast to a text, and the type of that.
-fn cast_to_text(expr: &Expr) -> Option<(&Expr, &DataType)> {
-    let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = expr else { return None };
-    field.data_type().is_string().then(|| (expr.as_ref(), field.data_type()))
 }
 
 pub(crate) fn byte_text_udf() -> ScalarUDF {

@@ -8,7 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options, nullif};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::fault::overflow;
-use crate::kept_names::map_named;
+use crate::kept_names::{map_named, node_has};
 use crate::wall_time::as_given;
 
 /// The rule, for after types are made equal.
@@ -33,7 +33,7 @@ impl AnalyzerRule for FiniteCasts {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let changed = plan.transform_down_with_subqueries(|node| {
-            if !has_cast_to_float(&node)? {
+            if !node_has(&node, |part| cast_to_float(part).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -48,15 +48,6 @@ impl AnalyzerRule for FiniteCasts {
         })?;
         Ok(changed.data)
     }
-}
-
-fn has_cast_to_float(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(cast_to_float(part).is_some()))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }
 
 /// Whether a type has numbers that a float has not: the largest of other whole numbers and decimals fit in a REAL.

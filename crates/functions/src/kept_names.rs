@@ -5,9 +5,19 @@
 //! is gone.
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
+
+/// Whether an expression of the node itself has such a part.
+pub(crate) fn node_has(node: &LogicalPlan, is: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found = found || expr.exists(|part| Ok(is(part)))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
 
 /// Like [`LogicalPlan::map_expressions`], but every output column of the node keeps its name.
 pub fn map_named(

@@ -3,14 +3,14 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::kept_names::map_named;
+use crate::kept_names::{map_named, node_has};
 use crate::read_texts::As;
 
 /// The rule.
@@ -24,7 +24,7 @@ impl AnalyzerRule for ListsInTexts {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let changed = plan.transform_down_with_subqueries(|node| {
-            if matches!(node, LogicalPlan::TableScan(_)) || !has_cast_to_list(&node)? {
+            if matches!(node, LogicalPlan::TableScan(_)) || !node_has(&node, |part| cast_to_list(part).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -32,15 +32,6 @@ impl AnalyzerRule for ListsInTexts {
         })?;
         Ok(changed.data)
     }
-}
-
-fn has_cast_to_list(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(cast_to_list(part).is_some()))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }
 
 /// What is cast to an array, and the type of its values.

@@ -11,7 +11,7 @@ use arrow::datatypes::{
 };
 use chrono::{Datelike, NaiveDateTime, Offset, TimeZone, Timelike};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::kept_names::map_named;
+use crate::kept_names::{map_named, node_has};
 use crate::moments_in_time::SessionZone;
 use crate::wall_time::{Unit, as_given, zone_of};
 
@@ -36,7 +36,7 @@ impl AnalyzerRule for MomentTexts {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let zone = SessionZone::of(config);
         let changed = plan.transform_down_with_subqueries(|node| {
-            if !has_cast_to_text(&node)? {
+            if !node_has(&node, |part| cast_to_text(part).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -55,17 +55,8 @@ impl AnalyzerRule for MomentTexts {
     }
 }
 
-fn has_cast_to_text(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(cast_to_text(part).is_some()))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}
-
 /// What is cast to a text, and the type of that.
-fn cast_to_text(expr: &Expr) -> Option<(&Expr, &DataType)> {
+pub(crate) fn cast_to_text(expr: &Expr) -> Option<(&Expr, &DataType)> {
     let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = expr else { return None };
     field.data_type().is_string().then(|| (expr.as_ref(), field.data_type()))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, StringViewBuilder};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::kept_names::map_named;
+use crate::kept_names::{map_named, node_has};
 use crate::wall_time::as_given;
 
 /// The rule, for after types are made equal.
@@ -28,7 +28,7 @@ impl AnalyzerRule for TimesOfDay {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let changed = plan.transform_down_with_subqueries(|node| {
-            if !has_cast_to_time(&node)? {
+            if !node_has(&node, |part| cast_to_time(part).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -52,15 +52,6 @@ impl AnalyzerRule for TimesOfDay {
         })?;
         Ok(changed.data)
     }
-}
-
-fn has_cast_to_time(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(cast_to_time(part).is_some()))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }
 
 /// What is cast to a time of day.
