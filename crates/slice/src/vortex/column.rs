@@ -22,6 +22,7 @@ use ::vortex::mask::Mask;
 use super::SESSION;
 use super::members::Members;
 use super::read::CountedSegments;
+use super::runs::Runs;
 use super::sound::check_lists;
 use super::texts::CodedTexts;
 use crate::matcher::Matcher;
@@ -43,8 +44,7 @@ pub(super) struct Column {
 enum ColumnLayout {
     Flat {
         layout: FlatLayout,
-        /// The segment, parsed but not decoded.
-        parsed: OnceCell<ArrayRef>,
+        parsed: OnceCell<Parsed>,
         /// Its texts, prepared for the scan's condition on this column; none if the matcher cannot search in them.
         texts: OnceCell<Option<Box<CodedTexts>>>,
     },
@@ -61,6 +61,12 @@ enum ColumnLayout {
         /// for all values.
         verdicts: OnceCell<Option<ArrayRef>>,
     },
+}
+
+/// A segment, parsed but not decoded.
+struct Parsed {
+    whole: ArrayRef,
+    runs: Option<Runs>,
 }
 
 /// A condition on one column.
@@ -99,6 +105,17 @@ impl Test {
             Test::Expression(expression) => select(values.apply_bound(expression)?, mask, few, context),
         }
     }
+
+    /// The values that satisfy it.
+    fn among_all(&self, values: ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        let all = Mask::new_true(values.len());
+        self.among(values, all, 0.0, context)
+    }
+}
+
+/// Rows of a part, whose number fits into memory.
+fn within(rows: &Range<u64>) -> Range<usize> {
+    rows.start as usize..rows.end as usize
 }
 
 impl Column {
@@ -188,7 +205,11 @@ impl Column {
         vortex_ensure!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {} are asked for", self.rows);
         match &self.kind {
             ColumnLayout::Flat { layout, parsed, .. } => {
-                parse(layout, parsed, segments, context)?.slice(rows.start as usize..rows.end as usize)
+                let (Parsed { whole, runs }, rows) = (parse(layout, parsed, segments, context)?, within(&rows));
+                match runs {
+                    Some(runs) => runs.rows(rows, context),
+                    None => whole.slice(rows),
+                }
             }
             ColumnLayout::Chunks { starts, chunks } => {
                 let first = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
@@ -245,7 +266,7 @@ impl Column {
             }
             ColumnLayout::Flat { layout, parsed, texts } => {
                 if let Some(matcher) = &condition.matcher {
-                    let whole = parse(layout, parsed, segments, context)?;
+                    let Parsed { whole, .. } = parse(layout, parsed, segments, context)?;
                     let texts = match texts.get() {
                         Some(texts) => texts,
                         None => {
@@ -254,7 +275,7 @@ impl Column {
                         }
                     };
                     if let Some(texts) = texts {
-                        let found = texts.search(matcher, rows.start as usize..rows.end as usize, &mask)?;
+                        let found = texts.search(matcher, within(&rows), &mask)?;
                         segments.stats.matched(mask.true_count(), found.true_count());
                         if matcher.is_exact() || found.all_false() {
                             return Ok(found);
@@ -265,8 +286,39 @@ impl Column {
             }
             _ => {}
         }
+        if mask.density() >= condition.few
+            && let Some((runs, rows)) = self.runs(&rows, segments, context)?
+        {
+            let judge = |values: ArrayRef| condition.test.among_all(values, context);
+            return runs.select(rows, &mask, judge);
+        }
         let values = self.rows(rows, segments, context)?;
         condition.test.among(values, mask, condition.few, context)
+    }
+
+    /// The runs of the part that holds these rows, and which of its rows they are; none where they are not stored as runs, or are in
+    /// several parts.
+    pub(super) fn runs(
+        &self,
+        rows: &Range<u64>,
+        segments: &CountedSegments,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<Option<(&Runs, Range<usize>)>> {
+        match &self.kind {
+            ColumnLayout::Flat { layout, parsed, .. } => {
+                vortex_ensure!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {} are asked for", self.rows);
+                let runs = &parse(layout, parsed, segments, context)?.runs;
+                Ok(runs.as_ref().map(|runs| (runs, within(rows))))
+            }
+            ColumnLayout::Chunks { starts, chunks } => {
+                let chunk = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
+                match chunks.get(chunk).filter(|_| rows.end <= starts[chunk + 1]) {
+                    Some(part) => part.runs(&(rows.start - starts[chunk]..rows.end - starts[chunk]), segments, context),
+                    None => Ok(None),
+                }
+            }
+            ColumnLayout::Dictionary { .. } => Ok(None),
+        }
     }
 
     /// The verdict of a condition for each value of the dictionary.
@@ -277,8 +329,7 @@ impl Column {
         context: &mut ExecutionCtx,
     ) -> VortexResult<Option<ArrayRef>> {
         let values = self.dictionary(segments, context)?.clone();
-        let all = Mask::new_true(values.len());
-        let found = condition.test.among(values, all, 0.0, context)?;
+        let found = condition.test.among_all(values, context)?;
         Ok((!found.all_false()).then(|| found.into_array()))
     }
 
@@ -307,12 +358,12 @@ pub(super) fn select(verdicts: ArrayRef, mask: Mask, few: f64, context: &mut Exe
 /// The segment of a layout, parsed and checked once.
 fn parse<'a>(
     layout: &FlatLayout,
-    parsed: &'a OnceCell<ArrayRef>,
+    parsed: &'a OnceCell<Parsed>,
     segments: &CountedSegments,
     context: &mut ExecutionCtx,
-) -> VortexResult<&'a ArrayRef> {
-    if let Some(whole) = parsed.get() {
-        return Ok(whole);
+) -> VortexResult<&'a Parsed> {
+    if let Some(parsed) = parsed.get() {
+        return Ok(parsed);
     }
     let segment = segments.segment(layout.segment_id())?;
     let serialized = match layout.array_tree() {
@@ -322,5 +373,6 @@ fn parse<'a>(
     let rows = usize::try_from(layout.row_count())?;
     let whole = serialized.decode(layout.dtype(), rows, layout.array_ctx(), &SESSION)?;
     check_lists(&whole, context)?;
-    Ok(parsed.get_or_init(|| whole))
+    let runs = Runs::of(&whole, context)?;
+    Ok(parsed.get_or_init(|| Parsed { whole, runs }))
 }

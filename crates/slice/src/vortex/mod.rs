@@ -6,6 +6,7 @@ mod column;
 mod members;
 mod predicate;
 mod read;
+mod runs;
 mod sound;
 mod texts;
 mod types;

@@ -283,15 +283,22 @@ impl WindowScan {
 
     /// The rows whose numbers are in the set.
     fn filter_keys(&self, keyed: &Keyed, window: &Range<u64>, mask: Mask, context: &mut ExecutionCtx) -> VortexResult<Mask> {
-        let numbers = self.column(keyed.column)?.rows(window.clone(), &self.segments, context)?;
-        let rows_in = mask.true_count();
-        let kept = match mask.density() < FEW_NUMBERS {
-            true => mask.intersect_by_rank(&in_set(&keyed.keys, numbers.filter(mask.clone())?, context)?),
-            false => &mask & &in_set(&keyed.keys, numbers, context)?,
-        };
-        keyed.rows_in.set(keyed.rows_in.get() + rows_in);
+        let kept = self.among_keys(keyed, window, &mask, context)?;
+        keyed.rows_in.set(keyed.rows_in.get() + mask.true_count());
         keyed.rows_out.set(keyed.rows_out.get() + kept.true_count());
         Ok(kept)
+    }
+
+    fn among_keys(&self, keyed: &Keyed, window: &Range<u64>, mask: &Mask, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        let (column, is_few) = (self.column(keyed.column)?, mask.density() < FEW_NUMBERS);
+        if !is_few && let Some((runs, rows)) = column.runs(window, &self.segments, context)? {
+            return runs.select(rows, mask, |numbers| in_set(&keyed.keys, numbers, context));
+        }
+        let numbers = column.rows(window.clone(), &self.segments, context)?;
+        match is_few {
+            true => Ok(mask.intersect_by_rank(&in_set(&keyed.keys, numbers.filter(mask.clone())?, context)?)),
+            false => Ok(mask & &in_set(&keyed.keys, numbers, context)?),
+        }
     }
 
     /// A conjunct that needs more than one column.
