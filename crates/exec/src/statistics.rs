@@ -21,7 +21,6 @@ const PATTERN: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct PartFacts {
     rows: u64,
-    bytes: u64,
     slices: Arc<[SliceRef]>,
     /// Columns over all slices, once one is asked for: filters that move ask at each slice.
     columns: Box<[OnceLock<Option<ColumnSummary>>]>,
@@ -35,7 +34,6 @@ impl PartFacts {
         Self {
             columns: (0..columns).map(|_| OnceLock::new()).collect(),
             rows: total(slices.iter().map(|slice| slice.entry.rows)),
-            bytes: total(slices.iter().map(|slice| slice.entry.bytes)),
             slices,
             passing,
         }
@@ -74,15 +72,16 @@ impl PartFacts {
             Some(share) => share * by_bounds(above),
             None => by_bounds(conditions),
         };
-        let precise =
-            |exact: bool, value: usize| if whole && exact { Precision::Exact(value) } else { Precision::Inexact(value) };
+        let precise = if whole { Precision::Exact } else { Precision::Inexact };
         let column = |index: &usize| match self.column(*index) {
             Some(summary) => column_statistics(summary, schema, *index, whole, share),
             None => ColumnStatistics::new_unknown(),
         };
         Arc::new(Statistics {
-            num_rows: precise(true, scaled(self.rows, share)),
-            total_byte_size: precise(false, scaled(self.bytes, share)),
+            num_rows: precise(scaled(self.rows, share)),
+            // The planner would keep the side of a join in memory that has fewer bytes. What counts is how many rows are hashed, and
+            // how many of the other side's their keys leave out before they are decoded.
+            total_byte_size: Precision::Absent,
             column_statistics: projection.iter().map(column).collect(),
         })
     }
