@@ -35,6 +35,7 @@ use crate::give_way::GiveWay;
 use crate::keys_of_lists::KeysOfLists;
 use crate::lateral::LateralRows;
 use crate::lists_in_texts::ListsInTexts;
+use crate::meant_texts::MeantTexts;
 use crate::moment_texts::MomentTexts;
 use crate::moments_in_time::Moments;
 use crate::named_casts::NamedCasts;
@@ -63,6 +64,7 @@ pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(BytesInTexts));
     rules.insert(0, Arc::new(ListsInTexts));
+    rules.insert(0, Arc::new(MeantTexts));
     rules.insert(0, Arc::new(Uuids));
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));

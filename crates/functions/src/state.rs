@@ -20,6 +20,7 @@ use crate::at_zone::at_zone_udf;
 use crate::bounded::SessionMemory;
 use crate::by_type::by_type_udfs;
 use crate::calls::SessionCalls;
+use crate::chosen_bytes::coalesce_udf;
 use crate::counted_rows::counted_rows_udwfs;
 use crate::far_moments::{Extracts, far_moments_udfs};
 use crate::has_lists::has_lists_udfs;
@@ -27,6 +28,7 @@ use crate::intervals::{Products, age_udf, times_udf};
 use crate::keys_of_lists::KeysOfLists;
 use crate::list_aggregates::planned_udfs;
 use crate::list_sums::list_sum_udf;
+use crate::meant_texts::{MeantTexts, interval_text_udf};
 use crate::merged_keys::merged_key_udf;
 use crate::moment_parts::moment_parts_udfs;
 use crate::moment_texts::moment_text_udf;
@@ -95,7 +97,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     let state = SessionStateBuilder::new()
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
-        .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces), Arc::new(Extracts)])
+        .with_expr_planners(vec![Arc::new(Products), Arc::new(MeantTexts), Arc::new(TextPlaces), Arc::new(Extracts)])
         .with_relation_planners(vec![Arc::new(KeysOfLists), Arc::new(NamedCalls)])
         .with_type_planner(Arc::new(UuidType))
         .with_default_features()
@@ -130,6 +132,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .chain(series_udfs())
         .chain(octets_udfs())
         .chain(has_lists_udfs())
+        .chain([coalesce_udf(), interval_text_udf()])
         .chain(read_moments_udfs())
         .chain(moment_parts_udfs())
         .chain(clock_text_udfs())

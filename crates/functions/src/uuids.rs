@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::compared::{read_compared, text_of};
 use crate::kept_names::map_named;
+use crate::same_moments::CHOOSING;
 
 /// The key of a field's metadata that names its extension type, and the one of UUIDs.
 const EXTENSION: &str = "ARROW:extension:name";
@@ -96,8 +97,31 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::Cast(Cast { expr, field }) => casted(*expr, field, schema, false),
         Expr::TryCast(TryCast { expr, field }) => casted(*expr, field, schema, true),
-        expr => read_compared(expr, |part| is_of_uuids(part, schema), |part| as_uuid(part, schema)),
+        expr => {
+            let read = read_compared(expr, |part| is_of_uuids(part, schema), |part| as_uuid(part, schema))?;
+            Ok(match is_choice_of_uuids(&read.data, schema) {
+                true => Transformed::yes(chosen_udf().call(vec![read.data])),
+                false => read,
+            })
+        }
     }
+}
+
+/// Whether an expression gives one of several values which are UUIDs, or NULL. The engine forgets what they are.
+fn is_choice_of_uuids(expr: &Expr, schema: &DFSchema) -> bool {
+    let values: Vec<&Expr> = match expr {
+        Expr::ScalarFunction(call) if call.func.name() == "nullif" => call.args.iter().take(1).collect(),
+        Expr::ScalarFunction(call) if call.func.name() == "nvl2" => call.args.iter().skip(1).collect(),
+        Expr::ScalarFunction(call) if CHOOSING.contains(&call.func.name()) => call.args.iter().collect(),
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().map(|(_, result)| result);
+            results.chain(&case.else_expr).map(AsRef::as_ref).collect()
+        }
+        _ => return false,
+    };
+    let is_null = |value: &&Expr| value.get_type(schema).is_ok_and(|of| of.is_null());
+    let mut values = values.into_iter().filter(|value| !is_null(value)).peekable();
+    values.peek().is_some() && values.all(|value| is_of_uuids(value, schema))
 }
 
 /// A cast. That of a text to 16 bytes which no metadata explains is one to a column of UUIDs, if the text has the form of one.
@@ -165,8 +189,13 @@ fn is_of_uuids(expr: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// The functions behind casts.
-pub(crate) fn uuid_udfs() -> [ScalarUDF; 3] {
-    [uuid_udf(false), uuid_udf(true), text_udf()]
+pub(crate) fn uuid_udfs() -> [ScalarUDF; 4] {
+    [uuid_udf(false), uuid_udf(true), text_udf(), chosen_udf()]
+}
+
+fn chosen_udf() -> ScalarUDF {
+    let takes = vec![DataType::FixedSizeBinary(BYTES)];
+    ScalarUDF::new_from_impl(ChosenUuid { signature: Signature::uniform(1, takes, Volatility::Immutable) })
 }
 
 fn uuid_udf(tries: bool) -> ScalarUDF {
@@ -218,6 +247,37 @@ impl ScalarUDFImpl for ToUuid {
             }
             Ok(Arc::new(uuids.finish()))
         })
+    }
+}
+
+/// UUIDs that say what they are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ChosenUuid {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for ChosenUuid {
+    fn name(&self) -> &'static str {
+        "pithead_chosen_uuid"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::FixedSizeBinary(BYTES))
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(uuid_field(self.name()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match <[ColumnarValue; 1]>::try_from(args.args) {
+            Ok([chosen]) => Ok(chosen),
+            Err(other) => exec_err!("expected one argument, got {}", other.len()),
+        }
     }
 }
 
@@ -279,6 +339,25 @@ mod tests {
         let batches = async { context.sql(sql).await?.collect().await }.await.map_err(|error| error.to_string())?;
         let rows = arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
         Ok(rows.lines().skip(3).map(|line| line.trim_matches(['|', ' ', '+', '-'])).filter(|line| !line.is_empty()).collect())
+    }
+
+    #[tokio::test]
+    async fn chosen_uuids_are_uuids() {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let t = format!("(SELECT CAST(x AS UUID) AS id, true AS b FROM (VALUES ('{ID}'), (NULL)) AS v(x)) AS t");
+        for (expression, is_uuid) in [
+            ("coalesce(id, id)", true),
+            ("coalesce(NULL, coalesce(id, id))", true),
+            ("CASE WHEN b THEN id END", true),
+            ("CASE WHEN b THEN id ELSE NULL END", true),
+            ("nullif(id, id)", true),
+            ("coalesce(arrow_cast(arrow_cast('0123456789abcdef', 'Binary'), 'FixedSizeBinary(16)'), id)", false),
+        ] {
+            let found = context.sql(&format!("SELECT {expression} AS chosen FROM {t}")).await.unwrap().collect().await.unwrap();
+            assert_eq!(super::is_uuid(found[0].schema().field(0)), is_uuid, "{expression}");
+        }
+        let same = format!("SELECT count(*) FROM {t} WHERE coalesce(id, id) = '{ID}' AND CASE WHEN b THEN id END = id");
+        assert_eq!(shown(&same).await, Ok("1".to_owned()));
     }
 
     #[tokio::test]

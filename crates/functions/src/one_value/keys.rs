@@ -224,6 +224,13 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_order(op) && is_nested(&left, schema) => {
             Ok(Transformed::yes(nested_order(plain(*left, schema), op, plain(*right, schema))))
         }
+        Expr::Between(Between { expr, negated, low, high }) if is_nested(&expr, schema) => {
+            let [expr, low, high] = [expr, low, high].map(|part| plain(*part, schema));
+            Ok(Transformed::yes(match negated {
+                false => nested_order(expr.clone(), Operator::GtEq, low).and(nested_order(expr, Operator::LtEq, high)),
+                true => nested_order(expr.clone(), Operator::Lt, low).or(nested_order(expr, Operator::Gt, high)),
+            }))
+        }
         expr if is_scan && stays(&expr) => Ok(Transformed::no(expr)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_ambiguous(&left, schema) => {
             let (left, right) = (Box::new(one_value(*left)), Box::new(one_value(*right)));
