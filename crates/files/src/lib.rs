@@ -29,4 +29,4 @@ pub use open::open_all;
 pub use options::{CsvOptions, Format};
 pub use remote::{RemoteObject, RemotePlace, Servers};
 pub use source::{Chunk, Chunks, Source, damaged, guarded};
-pub use write::{Compression, NewFile, RowWriter, WriteError, WriteOptions, be_as, file_writer, stream_writer};
+pub use write::{Compression, NewFile, RowWriter, WriteError, WriteOptions, be_as, file_writer, stream_writer, uuids_as_texts};

@@ -7,6 +7,7 @@ mod named;
 mod new_file;
 mod place;
 mod text;
+mod uuids;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,6 +20,8 @@ use pithead_model::{Blame, Fault};
 
 use named::{Renamed, told_apart};
 pub use new_file::{NewFile, be_as};
+pub use uuids::uuids_as_texts;
+use uuids::{UuidTexts, with_texts};
 
 use crate::Format;
 use crate::text::{compression, ending};
@@ -139,8 +142,14 @@ pub fn file_writer<'a>(
 ) -> Result<Box<dyn RowWriter + Send + 'a>, WriteError> {
     with_names_apart(schema, |schema| {
         Ok(match options.format {
-            Format::Csv => Box::new(csv::CsvRows::new(options, schema, text::Packed::new(options.compression, out)?)?),
-            Format::Json => Box::new(text::JsonRows::new(text::Packed::new(options.compression, out)?)),
+            Format::Csv => {
+                let out = text::Packed::new(options.compression, out)?;
+                Box::new(UuidTexts(Box::new(csv::CsvRows::new(options, &with_texts(schema), out)?)))
+            }
+            Format::Json => {
+                let out = text::Packed::new(options.compression, out)?;
+                Box::new(UuidTexts(Box::new(text::JsonRows::new(out))))
+            }
             Format::ArrowIpc => Box::new(binary::ArrowFileRows::new(schema, out)?),
             Format::Parquet => Box::new(binary::ParquetRows::new(options.compression, schema, out)?),
         })
