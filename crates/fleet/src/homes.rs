@@ -90,6 +90,7 @@ pub(crate) async fn find_homes(drives: &Drives) -> Result<BTreeMap<String, Drive
     }
     for (name, (_, home)) in &newest {
         refuse_two_homes(name, *home, &told, drives).await?;
+        warn_of_older_home(name, *home, &told, drives).await;
     }
     Ok(newest.into_iter().map(|(name, (_, home))| (name.to_owned(), home)).collect())
 }
@@ -115,6 +116,31 @@ async fn refuse_two_homes(
         }
     }
     Ok(())
+}
+
+/// Says so where another drive has a later manifest of the same home. Home is the first that has one, so its folder was put back from an
+/// older copy: what was acknowledged since is on other drives alone, and versions are given again.
+async fn warn_of_older_home(name: &str, home: DriveId, told: &[(ConnectedDrive, DriveStatus)], drives: &Drives) {
+    let version = |drive: DriveId, status: &DriveStatus| {
+        let domain = status.domains.iter().find(|domain| domain.name == name && domain.home == home);
+        domain.map(|domain| (domain.version, drive))
+    };
+    let Some((later, holder)) = told.iter().filter_map(|(drive, status)| version(drive.id(), status)).max() else { return };
+    let own = told.iter().find(|(drive, _)| drive.id() == home);
+    let Some((drive, Some((own, _)))) = own.map(|(drive, status)| (drive, version(home, status))) else { return };
+    if own >= later {
+        return;
+    }
+    // Others may have changed the domain after home answered, and before this one did.
+    if let Ok(status) = asked(drives, drive, drive.door.status()).await
+        && let Some((own, _)) = version(home, &status).filter(|(own, _)| *own < later)
+    {
+        let (label, other) = (drive.label(), drives.name(holder));
+        tracing::warn!(
+            "domain {name}: its home {label} has version {own}, and {other} has version {later}: the folder of {label} was put \
+             back from an older copy; put all drives' folders back together, or stop it and run `pithead repair --lost {home}`"
+        );
+    }
 }
 
 /// Whether home has the manifest that it told before, and says so at once.

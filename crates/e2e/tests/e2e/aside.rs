@@ -85,6 +85,29 @@ fn asides(drives: &[&DriveProcess]) -> Vec<serde_json::Value> {
 }
 
 #[test]
+fn a_home_that_was_put_back_from_an_older_copy_is_told_of() {
+    let directory = TempDir::new().unwrap();
+    let (mut home, other, id) = two_drives(directory.path());
+    let copied = directory.path().join("copied");
+    let copy = |from: &Path, to: &Path| {
+        let done = Command::new("cp").arg("-r").args([from, to]).status().expect("cp runs");
+        assert!(done.success(), "{} to {}", from.display(), to.display());
+    };
+    home.terminate();
+    copy(home.data(), &copied);
+    home.restart();
+    let load = ["load", "t", &numbers(directory.path(), 100..150), "--append", "--quiet"];
+    let before = command(&[&home, &other], &load).output().unwrap();
+    assert!(before.status.success() && !said(&before).contains("older copy"), "{}", said(&before));
+    home.terminate();
+    std::fs::remove_dir_all(home.data()).unwrap();
+    copy(&copied, home.data());
+    home.restart();
+    let told = said(&command(&[&home, &other], &["ls"]).output().unwrap());
+    assert!(told.contains("put back from an older copy") && told.contains(&format!("repair --lost {id}")), "{told}");
+}
+
+#[test]
 fn what_a_home_that_was_not_lost_changed_is_taken_up_once_and_dropped() {
     let directory = TempDir::new().unwrap();
     let (home, other, id) = two_drives(directory.path());
