@@ -10,6 +10,8 @@ use pithead_entry::ServerTlsFiles;
 use pithead_model::{Blame, Fault};
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::server::entry_of;
+
 const CERTIFICATE: &str = "kinetic.pem";
 const KEY: &str = "kinetic.key";
 /// What every drive's certificate is of.
@@ -23,7 +25,10 @@ pub fn self_signed(folder: &Path, addresses: &[IpAddr]) -> Result<ServerTlsFiles
     let files = ServerTlsFiles { cert: folder.join(CERTIFICATE), key: folder.join(KEY), client_ca: None };
     // The certificate is written last: where it is, there is its key.
     if files.cert.exists() && files.key.exists() {
-        return Ok(files);
+        let read = entry_of(files.clone());
+        return read
+            .map(|_| files)
+            .map_err(|fault| fault.hint(format!("delete both {CERTIFICATE} and {KEY}: the drive makes new ones")));
     }
     let host = fs::read_to_string(HOST).unwrap_or_default();
     let made = rcgen::generate_simple_self_signed(names(&host, addresses))

@@ -63,7 +63,8 @@ pub async fn serve(service: Arc<Service>, listeners: Listeners, shutdown: Shutdo
     Ok(())
 }
 
-fn entry_of(files: ServerTlsFiles) -> Result<Option<Arc<pithead_entry::ServerTls>>, Fault> {
+/// What TLS is made with. An error where the files are not there, or are none.
+pub(crate) fn entry_of(files: ServerTlsFiles) -> Result<Option<Arc<pithead_entry::ServerTls>>, Fault> {
     let options = ServeOptions { tls: Some(files), ..ServeOptions::default() };
     Ok(options.entry(PROTOCOL)?.tls)
 }
