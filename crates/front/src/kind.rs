@@ -177,7 +177,8 @@ fn copy(sql: &str) -> Result<StatementKind, Complaint> {
 }
 
 fn statement(verb: &str, rest: &str) -> StatementKind {
-    let (tag, writes) = match verb {
+    let behind = if verb == "with" { behind_with(rest) } else { None };
+    let (tag, writes) = match behind.as_deref().unwrap_or(verb) {
         "insert" => ("INSERT", true),
         "update" => ("UPDATE", true),
         "delete" => ("DELETE", true),
@@ -202,6 +203,25 @@ fn statement(verb: &str, rest: &str) -> StatementKind {
         _ => tag,
     };
     StatementKind::Statement { tag, writes }
+}
+
+/// The verb of a statement behind the queries of its WITH, each of which ends with a parenthesis.
+fn behind_with(rest: &str) -> Option<String> {
+    let (mut depth, mut ends) = (0_u32, false);
+    for token in tokens(rest) {
+        if token.is_sign('(') {
+            depth += 1;
+        }
+        let is_verb = ["insert", "update", "delete", "merge", "select", "values"].iter().any(|verb| token.is(verb));
+        if depth == 0 && ends && is_verb {
+            return Some(token.text());
+        }
+        ends = token.is_sign(')');
+        if ends {
+            depth = depth.saturating_sub(1);
+        }
+    }
+    None
 }
 
 fn chains(rest: &[Token]) -> bool {
@@ -289,6 +309,12 @@ mod tests {
             ("CREATE UNIQUE INDEX i ON t (a)", StatementKind::Statement { tag: "CREATE TABLE", writes: true }),
             ("INSERT INTO t VALUES (1)", StatementKind::Statement { tag: "INSERT", writes: true }),
             ("create table t as select 1", StatementKind::Statement { tag: "SELECT", writes: true }),
+            ("WITH x AS (SELECT 1), y (a) AS (SELECT 2) SELECT 3", StatementKind::Statement { tag: "SELECT", writes: false }),
+            ("with x as (values (1)) Delete from t", StatementKind::Statement { tag: "DELETE", writes: true }),
+            (
+                "WITH x AS (SELECT (1) FROM \"update\") INSERT INTO t SELECT * FROM x",
+                StatementKind::Statement { tag: "INSERT", writes: true },
+            ),
         ] {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }
