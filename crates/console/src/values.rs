@@ -4,6 +4,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use pithead_host::uuids_as_texts;
 use serde_json::{Value as Json, json};
 
 /// Most characters of a value that are sent.
@@ -17,6 +18,7 @@ pub(crate) fn column_json(field: &Field) -> Json {
 /// The first rows of a batch, and about how many bytes they are.
 pub(crate) fn rows_json(batch: &RecordBatch, rows_max: usize) -> Result<(Vec<Json>, usize), ArrowError> {
     let rows = batch.num_rows().min(rows_max);
+    let batch = uuids_as_texts(batch);
     let columns = batch.columns().iter().map(|column| values(&column.slice(0, rows))).collect::<Result<Vec<_>, _>>()?;
     let bytes = columns.iter().flatten().map(|value| value.as_str().map_or(8, str::len) + 3).sum();
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();

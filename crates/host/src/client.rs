@@ -218,7 +218,7 @@ impl Session {
         }
         match &mut parsed {
             Parsed::Drop { names, .. } | Parsed::Truncate(names) => names.iter_mut().for_each(|name| self.along_its_path(name)),
-            Parsed::DropView(dropped) => self.along_its_path(&mut dropped.name),
+            Parsed::DropViews(dropped) => dropped.names.iter_mut().for_each(|name| self.along_its_path(name)),
             Parsed::Rename(renaming) => self.along_its_path(&mut renaming.name),
             Parsed::Alter(altering) => {
                 self.along_its_path(&mut altering.name);
@@ -324,7 +324,7 @@ impl Session {
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CreateView(_)
-            | Parsed::DropView(_)
+            | Parsed::DropViews(_)
             | Parsed::History(_)
             | Parsed::CopyFrom { .. }
             | Parsed::Plan(_) => return Ok(types),

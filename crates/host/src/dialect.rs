@@ -6,12 +6,15 @@ mod column_lists;
 mod fields;
 mod formats;
 mod group_all;
+mod inner_with;
 mod intervals;
+mod laterals;
 mod literals;
 mod macros;
 mod members;
 mod misfits;
 mod order_names;
+mod order_subqueries;
 mod ordinals;
 mod postgres_names;
 mod powers;
@@ -19,6 +22,7 @@ mod result_names;
 mod row_sets;
 mod spellings;
 mod struct_packs;
+mod subquery_forms;
 mod subquery_names;
 mod using;
 mod windows;
@@ -30,7 +34,7 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    LimitClause, ObjectName, Query, Value, VisitorMut,
+    LimitClause, ObjectName, Query, SetExpr, TableFactor, Value, VisitorMut,
 };
 use pithead_syntax::walk_mut;
 
@@ -40,9 +44,13 @@ pub(crate) use result_names::{PostgresNames, name_as_postgres, name_results, res
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
     let Statement::Statement(sql) = statement else { return Ok(false) };
     chains::balance(sql.as_mut());
+    inner_with::name_apart(sql.as_mut());
+    subquery_forms::expand(sql.as_mut());
     result_names::give(sql.as_mut());
+    order_subqueries::compute_before(sql.as_mut());
+    laterals::join_to_what_is_before(sql.as_mut());
     spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
-    ordinals::write_out(sql.as_mut());
+    ordinals::write_out(sql.as_mut()).or_else(|refused| plan_err!("{refused}"))?;
     order_names::write_out(sql.as_mut());
     subquery_names::give(sql.as_mut());
     column_lists::name(sql.as_mut());
@@ -111,6 +119,15 @@ pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 /// The name as names are compared.
 pub(crate) fn normal(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// The query of all that a table has.
+pub(crate) fn query_over(table: TableFactor) -> Query {
+    let Expr::Subquery(mut query) = macros::parsed("(SELECT * FROM t)") else { unreachable!("a query is written there") };
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from[0].relation = table;
+    }
+    *query
 }
 
 /// NULL, which stands where an expression was taken away.

@@ -60,6 +60,7 @@ mod metrics;
 mod operators;
 mod order_columns;
 mod outer_names;
+mod parameter_groups;
 mod parameters;
 mod patterns;
 mod planned_statement;
@@ -125,7 +126,7 @@ pub use timeout::{Deadline, taken_in_parts};
 pub use written_plans::WrittenPlan;
 
 pub use pithead_entry::{Identity, Right};
-pub use pithead_files::{CsvOptions, Format};
+pub use pithead_files::{CsvOptions, Format, uuids_as_texts};
 pub use pithead_fleet::{AsOf, Fleet};
 pub use pithead_load::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 pub use pithead_plan::substrait_version;

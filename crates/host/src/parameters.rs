@@ -15,6 +15,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault};
 
 use crate::Frames;
+use crate::parameter_groups::computed_before;
 use crate::tokens::{is_gap, token_at};
 
 /// Values for the placeholders of a statement: `$1`, `$2` or `?` by place, `$name` by name. They take the place of literals of their
@@ -156,7 +157,7 @@ impl Parameters {
                 ParamValues::Map(values.iter().cloned().collect())
             }
         };
-        let plan = with_marks_of_nulls(plan, &values).and_then(|plan| plan.with_param_values(values));
+        let plan = with_marks_of_nulls(plan, &values).and_then(computed_before).and_then(|plan| plan.with_param_values(values));
         plan.and_then(plain_filters).map_err(fault_from_datafusion)
     }
 }

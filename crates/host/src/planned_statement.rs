@@ -46,7 +46,7 @@ impl Statement {
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CreateView(_)
-            | Parsed::DropView(_)
+            | Parsed::DropViews(_)
             | Parsed::CopyTo { .. }
             | Parsed::CopyFrom { .. }
             | Parsed::Write { returning: None, .. } => (None, None),

@@ -232,7 +232,7 @@ impl RemotePlanner {
         let kept =
             sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), ResultShape::Partials | ResultShape::TopK);
         // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
-        let summaries = kept && self.settings.summary_cache && !is_part;
+        let summaries = kept && self.settings.takes_summaries() && !is_part;
         let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);
         let mut targets = Vec::new();
         let left = |partition: &usize| profile.partitions_left.get(*partition).copied().unwrap_or(true);
@@ -261,7 +261,7 @@ impl RemotePlanner {
             level: self.settings.level_rule()?,
             cores: here(),
             expected: Some((sub_plan.estimate.rows / partitions, sub_plan.estimate.bytes() / partitions)),
-            summaries: self.settings.summary_cache && sub_plan.datasets[0].rest.is_none(),
+            summaries: self.settings.takes_summaries() && sub_plan.datasets[0].rest.is_none(),
             calls: measured_calls(&sub_plan.plan),
             ..Adapt::default()
         })

@@ -255,7 +255,9 @@ impl Session {
             Parsed::CreateView(definition) => {
                 views::create(self, definition, parameters, commitment).await.map(|()| Answer::done())
             }
-            Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters, commitment).await.map(|()| Answer::done()),
+            Parsed::DropViews(dropped) => {
+                views::drop_views(self, dropped, parameters, commitment).await.map(|()| Answer::done())
+            }
             Parsed::Write { statement, layout, matches_often, returning } => {
                 self.write(statement, (layout, *matches_often), returning.as_deref(), parameters, watch).await
             }

@@ -171,6 +171,11 @@ impl Settings {
         Settings(switches)
     }
 
+    /// Whether partial aggregates that are kept may answer for slices. What a device would have taken is told of all the work.
+    pub(crate) fn takes_summaries(&self) -> bool {
+        self.summary_cache && self.device.is_empty()
+    }
+
     /// When to sample.
     pub(crate) fn sampling(&self) -> Result<Sampling, Fault> {
         parse_sampling(&self.sample)

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Wo
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, COLUMNS_MAX, DatasetName, Fault, RESERVED};
 
-use crate::column_words::name_columns;
+use crate::column_words::{name_columns, name_columns_of_query};
 use crate::copying::{CopyFile, Copying};
 use crate::dialect::name_results;
 use crate::file_tables::{name_files, reads_files};
@@ -19,8 +19,8 @@ use crate::renaming::{self, Renaming};
 use crate::schemas::CATALOG;
 use crate::tokens::{Places, is_gap, is_word, parts, read, token_at, tokens};
 use crate::truncating::several;
-use crate::views::{self, DroppedView, ViewDefinition};
-use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_returning};
+use crate::views::{self, DroppedViews, ViewDefinition};
+use crate::writing::{Altering, Layout, as_merge, sort_clauses, take_apart, take_returning, take_with};
 use crate::{
     Parameters, as_of, copying, ctes, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
 };
@@ -38,7 +38,7 @@ pub(crate) enum Parsed {
     /// CREATE VIEW.
     CreateView(ViewDefinition),
     /// DROP VIEW.
-    DropView(DroppedView),
+    DropViews(DroppedViews),
     /// SHOW LOG, RESTORE and ALTER DOMAIN.
     History(History),
     /// CREATE TABLE, INSERT, DELETE, UPDATE, MERGE or TRUNCATE, and the layout of a new table.
@@ -79,7 +79,7 @@ impl Parsed {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Parsed::Set { .. } => "set",
-            Parsed::Drop { .. } | Parsed::DropFunction(_) | Parsed::DropView(_) => "drop",
+            Parsed::Drop { .. } | Parsed::DropFunction(_) | Parsed::DropViews(_) => "drop",
             Parsed::Write { .. }
             | Parsed::Alter(_)
             | Parsed::Rename(_)
@@ -123,6 +123,7 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     let mut tokens = tokens(sql)?;
     describe_files(&mut tokens);
     name_columns(&mut tokens);
+    name_columns_of_query(&mut tokens);
     if let Some(view) = views::read(sql, &tokens)? {
         return Ok(Parsed::CreateView(view));
     }
@@ -231,10 +232,10 @@ fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Resu
     parameters.tell_intervals(&mut tokens);
     let is_pushdown = take_pushdown(&mut tokens);
     refuse_what_is_too_deep(&tokens)?;
-    let first = tokens.iter().find(|token| !is_gap(token));
-    // Only there `ALTER COLUMN … TYPE … USING` is known.
-    let dialect: &dyn Dialect =
-        if first.is_some_and(|word| is_word(word, "ALTER")) { &PostgreSqlDialect {} } else { &GenericDialect {} };
+    let is_alter = tokens.iter().find(|token| !is_gap(token)).is_some_and(|word| is_word(word, "ALTER"));
+    // Only there `ALTER COLUMN … TYPE … USING` is known, and only in the other one types and values of structs.
+    let has_structs = || tokens.iter().any(|token| is_word(token, "STRUCT") || token.token == Token::LBrace);
+    let dialect: &dyn Dialect = if is_alter && !has_structs() { &PostgreSqlDialect {} } else { &GenericDialect {} };
     let may_be_wide = tokens.len() > COLUMNS_MAX;
     let parser = DFParserBuilder::new(tokens).with_dialect(dialect).build();
     let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
@@ -272,18 +273,14 @@ fn told_apart(mut statement: Syntax) -> Result<Parsed, Fault> {
     }
     match statement {
         Syntax::Explain(explain) => Ok(Parsed::Explain { query: mended(*explain.statement), analyze: explain.options.analyze }),
-        Syntax::Statement(statement) => match *statement {
+        Syntax::Statement(statement) => match take_with(*statement) {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } => {
                 let names = names.iter().map(|name| Ok(Named(parts(name)?))).collect::<Result<_, Fault>>()?;
                 Ok(Parsed::Drop { names, if_exists })
             }
-            Sql::Drop { object_type: ObjectType::View, if_exists, names, .. } if names.len() == 1 => {
-                Ok(Parsed::DropView(DroppedView { name: Named(parts(&names[0])?), if_exists }))
-            }
-            Sql::Drop { object_type: ObjectType::View, .. } => {
-                let fault =
-                    Fault::new(Blame::Unsupported, "a DROP VIEW of several views is not a statement that this release runs");
-                Err(fault.hint("DROP VIEW drops one view at a time: write one for each, with a semicolon between them"))
+            Sql::Drop { object_type: ObjectType::View, if_exists, names, .. } => {
+                let names = names.iter().map(|name| Ok(Named(parts(name)?))).collect::<Result<_, Fault>>()?;
+                Ok(Parsed::DropViews(DroppedViews { names, if_exists }))
             }
             Sql::AlterTable(alter) => Ok(Parsed::Alter(Box::new(Altering::of(alter)?))),
             Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
@@ -294,6 +291,7 @@ fn told_apart(mut statement: Syntax) -> Result<Parsed, Fault> {
                 {
                     return Ok(Parsed::Truncate(names));
                 }
+                take_apart(&mut statement)?;
                 let layout = Layout::take(&mut statement)?;
                 let returning = take_returning(&mut statement)?;
                 let returning = returning.map(|query| Box::new(mended(Syntax::Statement(Box::new(query)))));
@@ -498,8 +496,7 @@ mod tests {
             };
         }
         assert!(read("summarize").is_err() && read("summarize drop table t").is_err());
-        let fault = read("DROP VIEW a, b").err().unwrap();
-        assert!(fault.message.contains("several views") && fault.hint.is_some_and(|hint| hint.contains("one view at a time")));
+        assert!(matches!(read("DROP VIEW IF EXISTS a, b").unwrap(), Parsed::DropViews(views) if views.names.len() == 2));
         assert!(read("selec 1").is_err());
         assert!(read("select 1; select 2").is_err());
         assert!(read("select 'except all' union all select 'x' except select 'y'").is_ok());

@@ -3,11 +3,13 @@
 
 mod creating;
 mod definition;
+mod dropping;
 mod in_full;
 mod reading;
 mod renaming;
 
-pub(crate) use creating::{create, drop_view, no_view};
-pub(crate) use definition::{DroppedView, ViewDefinition, read};
+pub(crate) use creating::{create, no_view};
+pub(crate) use definition::{DroppedViews, ViewDefinition, read};
+pub(crate) use dropping::drop_views;
 pub(crate) use reading::{Expander, ViewTable, ViewsRead, refuse_broken, table};
 pub(crate) use renaming::ViewRename;

@@ -5,6 +5,7 @@
 //! of a table anew, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
 
 mod altering;
+mod column_groups;
 mod creating;
 mod from_others;
 mod keys;
@@ -14,6 +15,7 @@ mod merging;
 mod planning;
 mod returning;
 mod uuid_texts;
+mod with_before;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use crate::table::DatasetTable;
 use crate::views::ViewTable;
 use crate::{Commitment, Parameters};
 pub(crate) use altering::Altering;
+pub(crate) use column_groups::take_apart;
 pub(crate) use from_others::as_merge;
 use keys::Wanted;
 pub(crate) use layout::{Layout, sort_clauses};
@@ -49,6 +52,7 @@ use merging::{Merge, Tally, matched_twice};
 pub(crate) use planning::{is_plain_delete, planned, planned_by};
 pub(crate) use returning::{Returned, check_returning, take_returning};
 pub(crate) use uuid_texts::with_uuids;
+pub(crate) use with_before::take_with;
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;

@@ -1,12 +1,14 @@
-//! `a ^ b`, which is a power in DuckDB and PostgreSQL, and binds more strongly than all other operators.
+//! `a ^ b`, which is a power in DuckDB and PostgreSQL, and binds more strongly than all other operators; and `~a`, which has each bit
+//! of `a` the other way.
 //!
 //! The parser takes it for the exclusive OR of bits, which binds less strongly than `+`: `2 * 3 ^ 2 + 1` becomes `(2 * 3) ^ (2 + 1)`.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql, UnaryOperator};
 use pithead_syntax::expressions_mut;
 
+use super::macros::parsed;
 use super::{binary, call, null};
 
 /// Puts expressions with powers together again as they are written.
@@ -16,6 +18,10 @@ pub(super) fn expand(sql: &mut Sql) {
         if let Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } = expr {
             let (left, right) = (std::mem::replace(left.as_mut(), null()), std::mem::replace(right.as_mut(), null()));
             *expr = together(left, right);
+        }
+        if let Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: of } = expr {
+            let of = std::mem::replace(of.as_mut(), null());
+            *expr = Expr::Nested(Box::new(binary(of, BinaryOperator::BitwiseXor, parsed("-1"))));
         }
         ControlFlow::<()>::Continue(())
     });
@@ -91,6 +97,13 @@ mod tests {
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::*;
+
+    #[test]
+    fn bits_the_other_way_are_no_powers() {
+        let mut statement = Parser::parse_sql(&GenericDialect {}, "SELECT ~a, ~(2 ^ 3) + 1").unwrap().remove(0);
+        expand(&mut statement);
+        assert_eq!(statement.to_string(), "SELECT (a ^ -1), ((\"power\"(2, 3)) ^ -1) + 1");
+    }
 
     #[test]
     fn powers_bind_most() {

@@ -1,12 +1,12 @@
-//! CREATE VIEW and DROP VIEW: the view's query is planned once, to see that it can be, and the manifest names it.
+//! CREATE VIEW: the view's query is planned once, to see that it can be, and the manifest names it.
 
 use arrow::datatypes::Schema;
 use pithead_entry::Right;
 use pithead_fleet::Edit;
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, Manifest, VIEWS_MAX, View, near_names};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, Manifest, VIEWS_MAX, View};
 
+use super::ViewDefinition;
 use super::reading::{listed, planned};
-use super::{DroppedView, ViewDefinition};
 use crate::{Commitment, Parameters, Session};
 
 /// Makes a view.
@@ -36,31 +36,9 @@ pub(crate) async fn create(
         return Err(Fault::invalid(format!("view {name}: its query has a placeholder, which nobody gives a value")));
     }
     view.schema = listed(&plan);
-    let edit = ViewEdit { name, view: Some(view), replaces: definition.replaces };
+    let edit = ViewEdit { name, view, replaces: definition.replaces };
     match commitment.commit(session.host.fleet(), &edit).await {
         Err(not) if definition.if_not_exists && not.certain && not.fault == already_there(&edit.name) => Ok(()),
-        Err(not) => Err(not.fault),
-        Ok(_) => Ok(()),
-    }
-}
-
-/// Drops a view. Views over it stay, and say that it is not there when they are read.
-pub(crate) async fn drop_view(
-    session: &Session,
-    dropped: &DroppedView,
-    parameters: &Parameters,
-    commitment: &Commitment,
-) -> Result<(), Fault> {
-    parameters.refuse("DROP VIEW")?;
-    let name = dropped.name.resolve(&session.domain())?;
-    session.check(Right::Write, &name.domain)?;
-    let snapshot = session.host.fleet().snapshot().await?;
-    if dropped.if_exists && snapshot.view(&name).is_none() && snapshot.dataset(&name).is_none() {
-        return Ok(());
-    }
-    let edit = ViewEdit { name, view: None, replaces: false };
-    match commitment.commit(session.host.fleet(), &edit).await {
-        Err(not) if dropped.if_exists && not.certain && not.fault.kind == FaultKind::NoTable => Ok(()),
         Err(not) => Err(not.fault),
         Ok(_) => Ok(()),
     }
@@ -83,25 +61,11 @@ pub(crate) fn no_view(name: &DatasetName) -> Fault {
     Fault::invalid(format!("{name} is a table, and no view")).hint("ALTER TABLE changes tables")
 }
 
-/// A change of a domain's views.
+/// A view that comes.
 struct ViewEdit {
     name: DatasetName,
-    /// None: it goes.
-    view: Option<View>,
+    view: View,
     replaces: bool,
-}
-
-impl ViewEdit {
-    fn missing(&self, manifest: &Manifest) -> Fault {
-        let name = &self.name;
-        if manifest.datasets.contains_key(&name.dataset) {
-            return no_view(name).hint(format!("DROP TABLE {name} drops it with its rows"));
-        }
-        let known: Vec<String> = manifest.views.keys().map(|view| manifest.name(view).to_string()).collect();
-        let near = near_names(&name.to_string(), known.iter().map(String::as_str));
-        let near = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
-        Fault::invalid(format!("no view {name}{near}")).of_kind(FaultKind::NoTable)
-    }
 }
 
 impl Edit for ViewEdit {
@@ -117,12 +81,6 @@ impl Edit for ViewEdit {
 
     fn apply(&self, manifest: &mut Manifest) -> Result<(), Fault> {
         let name = &self.name.dataset;
-        let Some(view) = &self.view else {
-            return match manifest.views.remove(name) {
-                Some(_) => Ok(()),
-                None => Err(self.missing(manifest)),
-            };
-        };
         if manifest.datasets.contains_key(name) {
             return Err(is_table(&self.name));
         }
@@ -133,11 +91,11 @@ impl Edit for ViewEdit {
             let what = format!("domain {} has {VIEWS_MAX} views, and may not have more", self.name.domain);
             return Err(Fault::new(Blame::Limit, what).hint("DROP VIEW removes one"));
         }
-        manifest.views.insert(name.clone(), view.clone());
+        manifest.views.insert(name.clone(), self.view.clone());
         Ok(())
     }
 
     fn is_in(&self, manifest: &Manifest) -> bool {
-        manifest.views.get(&self.name.dataset) == self.view.as_ref()
+        manifest.views.get(&self.name.dataset) == Some(&self.view)
     }
 }

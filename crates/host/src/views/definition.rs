@@ -25,8 +25,8 @@ pub(crate) struct ViewDefinition {
 }
 
 /// DROP VIEW as it was written.
-pub(crate) struct DroppedView {
-    pub(crate) name: Named,
+pub(crate) struct DroppedViews {
+    pub(crate) names: Vec<Named>,
     pub(crate) if_exists: bool,
 }
 
