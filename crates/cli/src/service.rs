@@ -275,7 +275,8 @@ async fn tell(command: ServiceOrder) -> Result<(), CliError> {
             .iter()
             .any(|(_, answer)| answer.iter().flat_map(|status| &status.services).any(|one| !one.damaged.is_empty()))
     {
-        terminal::tell("hint: `pithead repair` writes damaged slices that have another copy anew");
+        let hint = "`pithead repair` writes damaged slices that have another copy anew; a key of Kinetic is written anew by its client";
+        terminal::tell(format_args!("hint: {hint}"));
     }
     report(&answers, args.json)
 }

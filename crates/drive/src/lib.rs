@@ -17,5 +17,5 @@ mod tests;
 pub use background::start_services;
 pub use daemon::{Drive, DriveOptions, PlanRequest, PlanRows, RawSlices, Shared, address, bind, serve};
 pub use pithead_policy::background::BackgroundPolicy;
-pub use programs::{FILE_PREFIX, part_name, part_number};
+pub use programs::{FILE_PREFIX, are_together, part_name, part_number, stamped};
 pub use storage::{Attach, AttachAt, Share};

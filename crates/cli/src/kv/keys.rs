@@ -68,8 +68,9 @@ pub(super) struct PutArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
     /// Put the file as values of KEY/0, KEY/1 and so on, each as long as the drive takes: it may be of any length, and
-    /// programs read it by the name KEY. It is not there until all of it is
-    #[arg(long, requires = "file", conflicts_with_all = ["expect", "sync"])]
+    /// programs read it by the name KEY. It is not there until all of it is, nor is one that it replaces; of two who put
+    /// one at the same time, at least one is told so
+    #[arg(long, requires = "file", conflicts_with_all = ["value", "expect", "sync"])]
     parts: bool,
     /// The version that the value gets
     #[arg(long, value_name = "VERSION", default_value = "")]

@@ -1,15 +1,17 @@
 //! Files of a drive that are longer than a value: `KEY/0`, `KEY/1` and so on. The first part is the last that is written, and the
-//! first that is deleted, so that nobody sees half a file.
+//! first that is deleted, so that nobody sees half a file. The parts of one write have one version, so that nobody takes those of two
+//! writes for a file.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use pithead_drive::{part_name, part_number};
+use pithead_drive::{are_together, part_name, part_number, stamped};
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, KeyValue, Range};
 use pithead_kinetic::{Code, RequestKind};
+use pithead_model::{Blame, Fault};
 
 use super::{about, done, show, value_bytes_max};
 use crate::error::CliError;
@@ -28,6 +30,7 @@ pub(super) async fn put(client: &mut Client, key: &str, file: &Path, version: &[
     let failed = |error| CliError::file(file, error);
     let mut input = File::open(file).map_err(failed)?;
     let part_bytes = value_bytes_max(client.greeting()).unwrap_or(PART_BYTES);
+    let version = Bytes::from(stamped(version, rand::random()));
     let mut next = || {
         let mut part = Vec::new();
         (&mut input).take(part_bytes).read_to_end(&mut part).map_err(failed).map(|_| Bytes::from(part))
@@ -35,7 +38,7 @@ pub(super) async fn put(client: &mut Client, key: &str, file: &Path, version: &[
     let written = |number, synchronization| {
         Ok::<_, CliError>(KeyValue {
             force: Some(true),
-            new_version: Some(Bytes::copy_from_slice(version)),
+            new_version: Some(version.clone()),
             synchronization: Some(synchronization),
             ..part_of(key, number)?
         })
@@ -54,7 +57,25 @@ pub(super) async fn put(client: &mut Client, key: &str, file: &Path, version: &[
     }
     delete(client, key, &before, count..usize::MAX).await?;
     done(client.call(RequestKind::Put, about(written(0, FLUSH)?), first).await)?;
+    // Another one may have put parts of its own in between, or deleted some.
+    let mut there = listed(client, key).await?;
+    there.sort_unstable();
+    if !there.iter().copied().eq(0..count) {
+        return Err(put_at_once(key));
+    }
+    for number in there {
+        let reply = done(client.call(RequestKind::GetVersion, about(part_of(key, number)?), Bytes::new()).await)?;
+        if reply.body.key_value.and_then(|entry| entry.db_version).as_ref() != Some(&version) {
+            return Err(put_at_once(key));
+        }
+    }
     show::done(json)
+}
+
+fn put_at_once(key: &str) -> CliError {
+    let fault =
+        Fault::new(Blame::Conflict, format!("another client wrote or deleted parts of the file {key} at the same time"));
+    fault.hint("put it again, by one client at a time").into()
 }
 
 /// Prints all parts, one after the other.
@@ -65,11 +86,17 @@ pub(super) async fn get(client: &mut Client, key: &str) -> Result<(), CliError> 
         return Err(CliError::user(format!("there is no key {key}/0, with which the file {key} would begin")));
     }
     let mut stdout = std::io::stdout();
+    let mut first = None;
     for (wanted, number) in (0..).zip(numbers) {
         if number != wanted {
             return Err(CliError::user(format!("the file {key} lacks the key {key}/{wanted}, and has later ones")));
         }
         let reply = done(client.call(RequestKind::Get, about(part_of(key, number)?), Bytes::new()).await)?;
+        let version = reply.body.key_value.and_then(|entry| entry.db_version).unwrap_or_default();
+        if !are_together(first.get_or_insert_with(|| version.clone()), &version) {
+            let fault = Fault::new(Blame::Conflict, format!("the file {key} was written while it was read"));
+            return Err(fault.hint("leave what was read away, and get it again").into());
+        }
         stdout.write_all(&reply.value)?;
     }
     Ok(stdout.flush()?)

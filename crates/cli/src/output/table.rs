@@ -5,6 +5,7 @@ use std::io::Write;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use pithead_files::uuids_as_texts;
 
 use crate::error::CliError;
 use crate::output::{Align, Grid};
@@ -31,6 +32,7 @@ impl TableRows {
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<bool, CliError> {
         let taken = batch.num_rows().min(self.rows_max - self.rows);
         self.more |= taken < batch.num_rows();
+        let batch = &*uuids_as_texts(batch);
         let options = cell_options();
         let formatters = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
         let formatters: Vec<ArrayFormatter<'_>> = formatters.collect::<Result<_, _>>()?;

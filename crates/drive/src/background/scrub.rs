@@ -223,6 +223,8 @@ impl ScrubService {
     /// `holes`: parts of the index that this round could not list.
     fn end_round(&mut self, done_bytes: u64, holes: u64) {
         (self.is_in_round, self.last_bytes) = (false, done_bytes);
+        // Until the next one it is of as much as it read, whatever was deleted meanwhile.
+        (self.total_bytes, self.looked) = (done_bytes, None);
         self.hurries.store(false, Ordering::Relaxed);
         let mut found = self.found.lock();
         found.end_round();

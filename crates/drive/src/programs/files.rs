@@ -19,6 +19,9 @@ use crate::storage::Storage;
 
 /// Key-values that guests may read: those of Kinetic clients.
 pub const FILE_PREFIX: &str = "kinetic/key/";
+/// What is between a version and the number of its write, which has 16 digits.
+const STAMP: char = '~';
+const STAMP_BYTES: usize = 17;
 /// Entries that are looked up at once.
 const ENTRIES_AT_ONCE: usize = 4_096;
 /// The most key-values between the first part of a file and its last.
@@ -187,6 +190,21 @@ pub fn part_name(name: &str, number: usize) -> String {
     format!("{name}/{number}")
 }
 
+/// The version of all parts of a file that are written at once: that which the writer gives, and what no other write has.
+pub fn stamped(version: &[u8], write: u64) -> Vec<u8> {
+    [version, format!("{STAMP}{write:016x}").as_bytes()].concat()
+}
+
+/// Whether two parts may be of one file: of those that are stamped, all are of one write.
+pub fn are_together(one: &[u8], other: &[u8]) -> bool {
+    one == other || !(is_stamped(one) || is_stamped(other))
+}
+
+fn is_stamped(version: &[u8]) -> bool {
+    let stamp = version.split_last_chunk::<STAMP_BYTES>().map(|(_, stamp)| stamp);
+    stamp.is_some_and(|[mark, write @ ..]| *mark == STAMP as u8 && write.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Whether the application's caller may read a key-value.
 pub(super) fn check_right(reads: &dyn Reads, key: impl AsRef<[u8]>) -> Result<(), ServiceError> {
     if reads.key(key.as_ref()) {
@@ -205,7 +223,14 @@ fn parts(store: &dyn Store, name: &str) -> Result<Vec<Part>, ServiceError> {
     let mut entries = numbered(store, name)?;
     entries.sort_unstable_by_key(|(number, _)| *number);
     let mut end = 0;
+    let first = entries.first().map(|(_, entry)| entry.version.clone());
     let parts = (0..).zip(entries).map(|(wanted, (number, entry))| match number == wanted {
+        true if !first.as_ref().is_some_and(|first| are_together(first, &entry.version)) => {
+            let other = part_name(name, number);
+            Err(ServiceError::Failed(format!(
+                "the file {name:?} is being written: {other:?} is of another write than its beginning"
+            )))
+        }
         true => {
             end += entry.bytes;
             Ok(Part { end, version: entry.version })

@@ -37,7 +37,7 @@ use modules::{KnownModule, MODULES_MAX};
 use session::Application;
 
 pub(crate) use datasets::{plain, plain_schema};
-pub use files::{FILE_PREFIX, part_name, part_number};
+pub use files::{FILE_PREFIX, are_together, part_name, part_number, stamped};
 
 /// The modules and the applications of a drive.
 #[derive(Debug)]

@@ -60,7 +60,8 @@ fn the_reference_names_all_metrics_and_no_others() {
     block_on(async {
         let directory = TempDir::new().unwrap();
         let address = free_address();
-        let process = DriveProcess::start(directory.path(), &["--metrics", &address]);
+        let kinetic = ["--kinetic", "127.0.0.1:0", "--kinetic-tls", "127.0.0.1:0"];
+        let process = DriveProcess::start(directory.path(), &[&["--metrics", &address], &kinetic[..]].concat());
         let engine = engine_of(&process).await;
         let observed = engine.observe("127.0.0.1:0").await.unwrap().to_string();
         let arguments = ["--drives", process.address(), "--metrics", "127.0.0.1:0", "--flight", "127.0.0.1:0"];

@@ -487,6 +487,12 @@ fn a_host_program_in_cpp_counts_words_at_all_drives() {
         let output = run("long");
         let counts = "be\t450000\nnot\t450000\nor\t450000\nto\t450000\n";
         assert!(output.status.success() && String::from_utf8_lossy(&output.stdout) == counts, "{}", said(&output));
+        // A part of another write.
+        let other = ["kv", "put", "long/1", "to be\n", "--at", &kinetic[0]];
+        assert!(site.command(&other).output().unwrap().status.success());
+        let got = site.command(&["kv", "get", "long", "--parts", "--at", &kinetic[0]]).output().unwrap();
+        assert!(!got.status.success() && said(&got).contains("was written while it was read"), "{}", said(&got));
+        assert!(said(&run("long")).contains("\"long/1\" is of another write"), "{}", said(&run("long")));
         let cut = ["kv", "delete", "long/1", "--at", &kinetic[0]];
         assert!(site.command(&cut).output().unwrap().status.success());
         assert!(said(&run("long")).contains("the file \"long\" lacks the key-value \"long/1\""), "{}", said(&run("long")));
