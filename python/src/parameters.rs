@@ -1,6 +1,5 @@
 //! Values for placeholders, from Python.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -10,11 +9,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field, FieldRef, IntervalMonthDayNanoType, Schema, i256};
 use pithead_host::Parameters;
+use pithead_model::{UUID_BYTES, uuid_metadata};
 use pyo3::prelude::*;
 
 use crate::common_type::list_of;
 use crate::errors;
-use crate::types::{EXTENSION, UUID, UUID_BYTES};
 
 /// Values for the placeholders of a statement: kind and value of each, and their names where they have some.
 #[derive(FromPyObject)]
@@ -49,7 +48,7 @@ impl ParameterValues {
 /// The field of a value: an identifier is told from other bytes by its field alone.
 fn field(name: &str, column: &ArrayRef, ParameterValue(kind, _): &ParameterValue) -> FieldRef {
     let field = Field::new(name, column.data_type().clone(), true);
-    let marks = (kind == "uuid").then(|| HashMap::from([(EXTENSION.to_owned(), UUID.to_owned())]));
+    let marks = (kind == "uuid").then(uuid_metadata);
     Arc::new(field.with_metadata(marks.unwrap_or_default()))
 }
 

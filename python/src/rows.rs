@@ -8,13 +8,13 @@ use arrow::datatypes::{
     UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
+use pithead_model::is_uuid;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::errors;
 use crate::objects::{Object, ToObject, dict, list_of, made, none, tuple};
 use crate::stream::arrow_error;
-use crate::types::is_uuid;
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;

@@ -6,21 +6,9 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, Tim
 use arrow_array::ffi::FFI_ArrowSchema;
 use pithead_emulate::Prediction;
 use pithead_host::{Emulated, ProfileSnapshot};
-use pithead_model::{Dataset, DatasetName};
+use pithead_model::{Dataset, DatasetName, is_uuid};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
-
-/// Where a field names its extension type, and the name of the one for identifiers of 16 bytes; both by Arrow's "Canonical Extension
-/// Types".
-pub(crate) const EXTENSION: &str = "ARROW:extension:name";
-pub(crate) const UUID: &str = "arrow.uuid";
-pub(crate) const UUID_BYTES: i32 = 16;
-
-/// Whether a column holds identifiers.
-pub(crate) fn is_uuid(field: &Field) -> bool {
-    field.data_type() == &DataType::FixedSizeBinary(UUID_BYTES)
-        && field.metadata().get(EXTENSION).is_some_and(|name| name == UUID)
-}
 
 /// The schema with the types that every consumer of Arrow knows: texts and binaries with offsets, instead of views.
 pub(crate) fn plain(schema: &Schema) -> SchemaRef {

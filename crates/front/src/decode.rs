@@ -162,8 +162,7 @@ mod tests {
 
     #[test]
     fn lists_of_identifiers_are_what_the_statement_wants() {
-        let marks = [("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())];
-        let item = Field::new_list_field(DataType::FixedSizeBinary(16), true).with_metadata(marks.into());
+        let item = Field::new_list_field(DataType::FixedSizeBinary(16), true).with_metadata(pithead_model::uuid_metadata());
         let wanted = DataType::List(Arc::new(item));
         let int = |value: i32| value.to_be_bytes();
         let binary = [&int(1)[..], &int(0), &int(2950), &int(1), &int(1), &int(16), &[0xab; 16]].concat();

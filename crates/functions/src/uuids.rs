@@ -1,7 +1,7 @@
 //! [`Uuids`]: UUIDs in SQL. They are 16 bytes, in columns that say so by Arrow's extension type `arrow.uuid`; statements write them as
 //! texts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, StringViewBuilder};
@@ -20,16 +20,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::DataType as SqlType;
+use pithead_model::{UUID_BYTES as BYTES, is_uuid, uuid_metadata};
 use uuid::Uuid;
 
 use crate::compared::{read_compared, text_of};
 use crate::kept_names::map_named;
 use crate::same_moments::CHOOSING;
-
-/// The key of a field's metadata that names its extension type, and the one of UUIDs.
-const EXTENSION: &str = "ARROW:extension:name";
-const UUID: &str = "arrow.uuid";
-const BYTES: i32 = 16;
 
 /// The type UUID of SQL.
 #[derive(Debug)]
@@ -41,16 +37,8 @@ impl TypePlanner for UuidType {
     }
 }
 
-fn metadata() -> HashMap<String, String> {
-    HashMap::from([(EXTENSION.to_owned(), UUID.to_owned())])
-}
-
 fn uuid_field(name: &str) -> FieldRef {
-    Arc::new(Field::new(name, DataType::FixedSizeBinary(BYTES), true).with_metadata(metadata()))
-}
-
-fn is_uuid(field: &Field) -> bool {
-    *field.data_type() == DataType::FixedSizeBinary(BYTES) && field.metadata().get(EXTENSION).is_some_and(|name| name == UUID)
+    Arc::new(Field::new(name, DataType::FixedSizeBinary(BYTES), true).with_metadata(uuid_metadata()))
 }
 
 /// Reads texts that are cast to UUIDs, or compared with them, and writes those that are cast to texts.
@@ -162,7 +150,7 @@ fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 
 fn literal(text: &str) -> Result<Expr> {
     let value = ScalarValue::FixedSizeBinary(BYTES, Some(parsed(text)?.as_bytes().to_vec()));
-    Ok(Expr::Literal(value, Some(FieldMetadata::from(metadata().into_iter().collect::<BTreeMap<_, _>>()))))
+    Ok(Expr::Literal(value, Some(FieldMetadata::from(uuid_metadata().into_iter().collect::<BTreeMap<_, _>>()))))
 }
 
 fn parsed(text: &str) -> Result<Uuid> {
@@ -354,7 +342,7 @@ mod tests {
             ("coalesce(arrow_cast(arrow_cast('0123456789abcdef', 'Binary'), 'FixedSizeBinary(16)'), id)", false),
         ] {
             let found = context.sql(&format!("SELECT {expression} AS chosen FROM {t}")).await.unwrap().collect().await.unwrap();
-            assert_eq!(super::is_uuid(found[0].schema().field(0)), is_uuid, "{expression}");
+            assert_eq!(pithead_model::is_uuid(found[0].schema().field(0)), is_uuid, "{expression}");
         }
         let same = format!("SELECT count(*) FROM {t} WHERE coalesce(id, id) = '{ID}' AND CASE WHEN b THEN id END = id");
         assert_eq!(shown(&same).await, Ok("1".to_owned()));

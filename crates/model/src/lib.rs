@@ -17,6 +17,7 @@ mod pages;
 mod profile;
 mod sample;
 mod units;
+mod uuid;
 mod value;
 mod view;
 
@@ -38,5 +39,6 @@ pub use pages::PageSet;
 pub use profile::{CallShare, SessionProfile, SessionState};
 pub use sample::PageSample;
 pub use units::{Bytes, Rate, parse_bytes, parse_period, parse_rate, total};
+pub use uuid::{UUID_BYTES, is_uuid, uuid_metadata};
 pub use value::Value;
 pub use view::{VIEW_BYTES_MAX, VIEWS_MAX, View};

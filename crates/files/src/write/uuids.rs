@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use pithead_model::is_uuid;
 use uuid::Uuid;
 
 use super::{RowWriter, WriteError};
@@ -32,10 +33,6 @@ pub(super) fn with_texts(schema: &SchemaRef) -> SchemaRef {
     };
     let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
-fn is_uuid(field: &Field) -> bool {
-    *field.data_type() == DataType::FixedSizeBinary(16) && field.extension_type_name() == Some("arrow.uuid")
 }
 
 fn texts(column: &ArrayRef) -> Option<ArrayRef> {
@@ -71,9 +68,8 @@ mod tests {
 
     #[test]
     fn uuids_are_written_with_hyphens_and_other_bytes_without() {
-        let said = [("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())].into();
         let [uuid, bytes] = ["u", "b"].map(|name| Field::new(name, DataType::FixedSizeBinary(16), true));
-        let schema: SchemaRef = Arc::new(Schema::new(vec![uuid.with_metadata(said), bytes]));
+        let schema: SchemaRef = Arc::new(Schema::new(vec![uuid.with_metadata(pithead_model::uuid_metadata()), bytes]));
         let values = FixedSizeBinaryArray::try_from_sparse_iter_with_size([Some([7_u8; 16]), None].into_iter(), 16).unwrap();
         let values: ArrayRef = Arc::new(values);
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&values), values]).unwrap();

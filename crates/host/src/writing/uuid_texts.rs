@@ -1,12 +1,13 @@
 //! Texts that a statement writes to columns of UUIDs. The planner casts what is written to its column's type, and texts to no bytes.
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::parser::Statement as Syntax;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, CastKind, DataType as SqlType, Expr, Ident, Insert, Merge, MergeAction, MergeInsertKind,
     ObjectName, SelectItem, SetExpr, Statement as Sql, TableFactor, TableObject,
 };
 use pithead_fleet::Snapshot;
+use pithead_model::is_uuid;
 
 use crate::dialect::{normal, null};
 use crate::statement::Named;
@@ -48,10 +49,6 @@ fn named(table: &TableFactor) -> Option<&ObjectName> {
 fn columns_of(name: &ObjectName, snapshot: &Snapshot, domain: &str) -> Option<SchemaRef> {
     let name = Named::new(parts(name).ok()?).resolve(domain).ok()?;
     snapshot.readable(&name).ok().map(|found| SchemaRef::clone(&found.dataset().schema))
-}
-
-fn is_uuid(field: &Field) -> bool {
-    *field.data_type() == DataType::FixedSizeBinary(16) && field.extension_type_name() == Some("arrow.uuid")
 }
 
 fn is_column_of_uuids(name: &ObjectName, columns: &Schema) -> bool {
@@ -129,8 +126,7 @@ fn cast_value(value: &mut Expr) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
+    use arrow::datatypes::{DataType, Field};
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
@@ -138,9 +134,8 @@ mod tests {
 
     #[test]
     fn values_for_columns_of_uuids_are_cast() {
-        let metadata = HashMap::from([("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())]);
         let columns = Schema::new(vec![
-            Field::new("id", DataType::FixedSizeBinary(16), true).with_metadata(metadata),
+            Field::new("id", DataType::FixedSizeBinary(16), true).with_metadata(pithead_model::uuid_metadata()),
             Field::new("t", DataType::Utf8, true),
         ]);
         for (sql, expected) in [
