@@ -40,6 +40,7 @@ mod extreme_nested;
 mod far_moments;
 mod fault;
 mod fault_kind;
+mod fewer_rows;
 mod filter_projections;
 mod finite_casts;
 mod formatted;

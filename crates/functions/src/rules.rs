@@ -29,6 +29,7 @@ use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
 use crate::exists_limits::ExistsLimits;
+use crate::fewer_rows::FewerRows;
 use crate::filter_projections::FilterProjections;
 use crate::finite_casts::FiniteCasts;
 use crate::give_way::GiveWay;
@@ -131,6 +132,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 pub(crate) fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    FewerRows::in_place(&mut rules);
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
     FilterProjections::in_place(&mut rules);
