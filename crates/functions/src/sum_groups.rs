@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray};
-use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
+use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
@@ -14,10 +14,66 @@ use crate::sum_scalar::{Carrying, FEW, SMALL_ROWS_MAX, check_digits, overflow};
 /// Rows from which on looking at the values first pays.
 const DENSE_ROWS_MIN: usize = 256;
 
+/// The sums of groups. Those of wide numbers are short, of 64 bits each, until one does not fit: nearly all do, and most of the time of
+/// many groups is the way to memory.
+struct Sums<N> {
+    is_short: bool,
+    /// One of them is empty.
+    short: Vec<i64>,
+    whole: Vec<N>,
+}
+
+impl<N: Carrying> Sums<N> {
+    fn new() -> Self {
+        Self { is_short: N::IS_WIDE, short: Vec::new(), whole: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.short.len() + self.whole.len()
+    }
+
+    fn resize(&mut self, groups: usize) {
+        match self.is_short {
+            true => self.short.resize(groups, 0),
+            false => self.whole.resize(groups, N::usize_as(0)),
+        }
+    }
+
+    /// Adds what fits to short sums; some: a row that does not.
+    fn add_short(&mut self, rows: &mut impl Iterator<Item = (usize, N)>) -> Option<(usize, N)> {
+        let sums = self.short.as_mut_slice();
+        rows.find(|(group, value)| match value.short().and_then(|value| sums[*group].checked_add(value)) {
+            Some(sum) => {
+                sums[*group] = sum;
+                false
+            }
+            None => true,
+        })
+    }
+
+    fn make_whole(&mut self) -> &mut Vec<N> {
+        if std::mem::take(&mut self.is_short) {
+            self.whole = std::mem::take(&mut self.short).into_iter().map(N::of_short).collect();
+        }
+        &mut self.whole
+    }
+
+    fn take(&mut self, emit_to: EmitTo) -> Vec<N> {
+        match self.is_short {
+            true => emit_to.take_needed(&mut self.short).into_iter().map(N::of_short).collect(),
+            false => emit_to.take_needed(&mut self.whole),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.short.capacity() * size_of::<i64>() + self.whole.capacity() * size_of::<N>()
+    }
+}
+
 /// One sum for each group.
 pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
     data_type: DataType,
-    sums: Vec<T::Native>,
+    sums: Sums<T::Native>,
     /// How often each sum wrapped; empty until one does.
     carries: Vec<i64>,
     seen: GroupValidity,
@@ -25,7 +81,7 @@ pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
 
 impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
     pub(crate) fn new(data_type: DataType) -> Self {
-        Self { data_type, sums: Vec::new(), carries: Vec::new(), seen: GroupValidity::All(0) }
+        Self { data_type, sums: Sums::new(), carries: Vec::new(), seen: GroupValidity::All(0) }
     }
 
     /// Adds a row's value to each row's group.
@@ -38,8 +94,16 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
         }
     }
 
-    fn add(&mut self, rows: impl Iterator<Item = (usize, T::Native)>) {
-        let sums = self.sums.as_mut_slice();
+    fn add(&mut self, mut rows: impl Iterator<Item = (usize, T::Native)>) {
+        if self.sums.is_short {
+            let Some(wide) = self.sums.add_short(&mut rows) else { return };
+            return self.add_whole(std::iter::once(wide).chain(rows));
+        }
+        self.add_whole(rows);
+    }
+
+    fn add_whole(&mut self, rows: impl Iterator<Item = (usize, T::Native)>) {
+        let sums = self.sums.make_whole().as_mut_slice();
         for (group, value) in rows {
             let (sum, carried) = sums[group].carrying_add(value);
             sums[group] = sum;
@@ -65,7 +129,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
         total_num_groups: usize,
     ) -> Result<()> {
         let values = values[0].as_primitive::<T>();
-        self.sums.resize(total_num_groups, T::Native::usize_as(0));
+        self.sums.resize(total_num_groups);
         let Some(valid) = valid_rows(values, filter) else {
             self.seen.all(group_indices, total_num_groups);
             self.add_all(values.values(), group_indices);
@@ -91,7 +155,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
                 return overflow(&self.data_type);
             }
         }
-        let sums = emit_to.take_needed(&mut self.sums);
+        let sums = self.sums.take(emit_to);
         let nulls = self.seen.emit(emit_to);
         let totals = PrimitiveArray::<T>::new(sums.into(), nulls).with_data_type(self.data_type.clone());
         check_digits(&totals)?;
@@ -109,7 +173,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
     }
 
     fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<T::Native>() + self.carries.capacity() * size_of::<i64>() + self.seen.size()
+        self.sums.bytes() + self.carries.capacity() * size_of::<i64>() + self.seen.size()
     }
 }
 
@@ -180,6 +244,31 @@ mod tests {
             }
             let found = sums.evaluate(EmitTo::All).unwrap();
             prop_assert_eq!(found.as_primitive::<Decimal128Type>().values().to_vec(), expected);
+        }
+
+        #[test]
+        fn short_sums_become_whole_ones(
+            batches in prop::collection::vec(
+                prop::collection::vec(
+                    (0_usize..40, prop_oneof![8 => -99_i128..99, 1 => Just(i128::from(i64::MAX)), 1 => Just(i128::from(i64::MIN) * 3)]),
+                    1..300,
+                ),
+                1..5,
+            ),
+            first in 0_usize..40,
+        ) {
+            let mut sums = CheckedGroups::<Decimal128Type>::new(DataType::Decimal128(38, 0));
+            let mut expected = vec![0_i128; 40];
+            for rows in &batches {
+                rows.iter().for_each(|(group, value)| expected[*group] += value);
+                let values = Decimal128Array::from_iter_values(rows.iter().map(|row| row.1)).with_data_type(DataType::Decimal128(38, 0));
+                let groups: Vec<usize> = rows.iter().map(|row| row.0).collect();
+                sums.update_batch(&[Arc::new(values)], &groups, None, 40).unwrap();
+            }
+            for (emit_to, wanted) in [(EmitTo::First(first), &expected[..first]), (EmitTo::All, &expected[first..])] {
+                let found = sums.evaluate(emit_to).unwrap();
+                prop_assert_eq!(found.as_primitive::<Decimal128Type>().values().to_vec(), wanted);
+            }
         }
 
         #[test]

@@ -30,6 +30,17 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
     /// The wrapped difference, and +1 or -1 where it wrapped, for `self - other`.
     fn borrowing_sub(self, other: Self) -> (Self, i64);
 
+    /// Whether sums of many groups take 64 bits each until one does not fit.
+    const IS_WIDE: bool = false;
+
+    /// The number in 64 bits, if it fits.
+    fn short(self) -> Option<i64> {
+        None
+    }
+
+    /// The number of 64 bits.
+    fn of_short(short: i64) -> Self;
+
     /// The sums of at most [`SMALL_ROWS_MAX`] values by at most [`FEW`] groups, in 64 bits; none: a value does not fit, or the type
     /// gains nothing by it.
     fn few_sums(_values: &[Self], _groups: &[usize]) -> Option<[Self; FEW]> {
@@ -46,7 +57,7 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
 }
 
 macro_rules! carrying {
-    ($native:ty, $negative:expr $(, total: $total:ident)? $(, few_sums: $few:ident)?) => {
+    ($native:ty, $negative:expr $(, is_wide: $wide:literal)? $(, total: $total:ident)? $(, few_sums: $few:ident)?) => {
         impl Carrying for $native {
             #[inline]
             fn carrying_add(self, other: Self) -> (Self, i64) {
@@ -60,6 +71,20 @@ macro_rules! carrying {
                 (sum, if !wrapped { 0 } else if $negative(other) { 1 } else { -1 })
             }
 
+            #[inline]
+            fn of_short(short: i64) -> Self {
+                short as Self
+            }
+
+            $(
+                const IS_WIDE: bool = $wide;
+
+                #[inline]
+                fn short(self) -> Option<i64> {
+                    i64::try_from(self).ok()
+                }
+            )?
+
             $(fn total(values: &[Self]) -> (Self, i64) { $total(values) })?
 
             $(fn few_sums(values: &[Self], groups: &[usize]) -> Option<[Self; FEW]> { $few(values, groups) })?
@@ -69,10 +94,14 @@ macro_rules! carrying {
 
 carrying!(i32, |value: i32| value < 0);
 carrying!(i64, |value: i64| value < 0, total: total_i64);
-carrying!(i128, |value: i128| value < 0, few_sums: few_sums_i128);
+carrying!(i128, |value: i128| value < 0, is_wide: true, few_sums: few_sums_i128);
 carrying!(u64, |_| false, total: total_u64);
 
 impl Carrying for i256 {
+    fn of_short(short: i64) -> Self {
+        i256::from_i128(i128::from(short))
+    }
+
     fn carrying_add(self, other: Self) -> (Self, i64) {
         match self.checked_add(other) {
             Some(sum) => (sum, 0),
