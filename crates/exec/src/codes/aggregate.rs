@@ -1,25 +1,25 @@
 //! [`CodedAggregateExec`]: the engine's aggregates, over groups that have codes.
+//!
+//! It does not spill. Where memory is short, what there is of the groups goes on as an operator of the engine would have it that sees a
+//! part of the rows ([`super::overflow`]), and the engine merges it.
 
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
-use super::combinations::Codes;
+use super::groups::{Aggregate, Groups};
+use super::overflow::Overflow;
 
 /// All rows of its input in groups, with the engine's accumulators.
 #[derive(Clone, Debug)]
@@ -29,12 +29,7 @@ pub(super) struct CodedAggregateExec {
     aggregates: Vec<Aggregate>,
     properties: Arc<PlanProperties>,
     statistics: Arc<Statistics>,
-}
-
-#[derive(Clone, Debug)]
-struct Aggregate {
-    function: Arc<AggregateFunctionExpr>,
-    filter: Option<Arc<dyn PhysicalExpr>>,
+    overflow: Overflow,
 }
 
 impl CodedAggregateExec {
@@ -49,6 +44,7 @@ impl CodedAggregateExec {
             aggregates: functions.collect(),
             properties: Arc::clone(aggregate.properties()),
             statistics: Arc::new(Statistics::new_unknown(&aggregate.schema())),
+            overflow: Overflow::of(aggregate)?,
         })
     }
 }
@@ -99,24 +95,21 @@ impl ExecutionPlan for CodedAggregateExec {
             return internal_err!("CodedAggregateExec has one partition, not {partition}");
         }
         let schema = self.schema();
-        let reservation = MemoryConsumer::new("groups by codes").register(context.memory_pool());
-        let mut groups = Groups::new(self, reservation)?;
+        // What it keeps can go elsewhere when others need it, as what spills can.
+        let reservation = MemoryConsumer::new("groups by codes").with_can_spill(true).register(context.memory_pool());
+        let mut groups = Groups::new(&schema, &self.keys, &self.aggregates, reservation)?;
         let mut rows = self.input.execute(0, Arc::clone(&context))?;
-        let (output, batch_rows) = (Arc::clone(&schema), context.session_config().batch_size());
+        let (output, overflow) = (Arc::clone(&schema), self.overflow.clone());
         let made = async move {
             while let Some(batch) = rows.next().await {
                 groups.add(&batch?)?;
+                if groups.are_too_many()? {
+                    return overflow.rows(groups, rows, &context);
+                }
             }
-            let all = groups.finish(&output)?;
-            let pieces = (0..all.num_rows()).step_by(batch_rows.max(1));
-            let pieces: Vec<RecordBatch> = pieces.map(|at| all.slice(at, batch_rows.min(all.num_rows() - at))).collect();
-            Ok(stream::iter(pieces.into_iter().map(Ok)))
+            Ok(groups.finish(&output, context.session_config().batch_size())?.boxed())
         };
-        let rows = stream::once(made).flat_map(|made: Result<_>| match made {
-            Ok(pieces) => pieces.left_stream(),
-            Err(error) => stream::once(async { Err(error) }).right_stream(),
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::once(made).try_flatten())))
     }
 
     fn statistics_from_inputs(&self, _input_stats: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
@@ -126,60 +119,4 @@ impl ExecutionPlan for CodedAggregateExec {
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::LowerEqual
     }
-}
-
-/// The groups so far.
-struct Groups {
-    keys: Vec<Arc<dyn PhysicalExpr>>,
-    codes: Codes,
-    /// The group of each row of a batch.
-    rows: Vec<usize>,
-    sums: Vec<(Aggregate, Box<dyn GroupsAccumulator>)>,
-    reservation: MemoryReservation,
-}
-
-impl Groups {
-    fn new(plan: &CodedAggregateExec, reservation: MemoryReservation) -> Result<Self> {
-        let schema = plan.schema();
-        let types: Vec<DataType> =
-            schema.fields().iter().take(plan.keys.len()).map(|field| field.data_type().clone()).collect();
-        let accumulator = |aggregate: &Aggregate| Ok((aggregate.clone(), aggregate.function.create_groups_accumulator()?));
-        Ok(Self {
-            keys: plan.keys.clone(),
-            codes: Codes::new(types),
-            rows: Vec::new(),
-            sums: plan.aggregates.iter().map(accumulator).collect::<Result<_>>()?,
-            reservation,
-        })
-    }
-
-    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let keys = self.keys.iter().map(|key| values(key, batch)).collect::<Result<Vec<_>>>()?;
-        self.codes.of(&keys, &mut self.rows)?;
-        let count = self.codes.len();
-        for (aggregate, accumulator) in &mut self.sums {
-            let arguments = aggregate.function.expressions();
-            let arguments = arguments.iter().map(|argument| values(argument, batch)).collect::<Result<Vec<_>>>()?;
-            let filter = aggregate.filter.as_ref().map(|filter| values(filter, batch)).transpose()?;
-            let filter: Option<&BooleanArray> = filter.as_ref().map(|filter| filter.as_boolean());
-            accumulator.update_batch(&arguments, &self.rows, filter, count)?;
-        }
-        let sums: usize = self.sums.iter().map(|(_, accumulator)| accumulator.size()).sum();
-        self.reservation.try_resize(sums + self.codes.bytes())
-    }
-
-    fn finish(mut self, schema: &SchemaRef) -> Result<RecordBatch> {
-        if self.codes.len() == 0 {
-            return Ok(RecordBatch::new_empty(Arc::clone(schema)));
-        }
-        let mut columns = self.codes.values()?;
-        for (_, accumulator) in &mut self.sums {
-            columns.push(accumulator.evaluate(EmitTo::All)?);
-        }
-        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-    }
-}
-
-fn values(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
-    expr.evaluate(batch)?.into_array(batch.num_rows())
 }

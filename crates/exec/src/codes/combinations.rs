@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray, downcast_integer_array};
-use arrow::datatypes::{
-    ArrowNativeType, DataType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
-};
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, downcast_integer_array};
+use arrow::datatypes::{DataType, Date32Type};
 use datafusion::common::{Result, exec_datafusion_err, internal_err};
 
+use super::numbers::whole_numbers;
 use super::packed::{ODD, Packed};
 
 /// Columns of a key at most.
@@ -200,24 +198,10 @@ impl Codes {
 
     fn column(&self, place: usize, data_type: &DataType) -> Result<ArrayRef> {
         let words = self.combinations.iter().map(|words| words[place]);
-        macro_rules! numbers {
-            ($type:ty) => {
-                Arc::new(numbers::<$type>(words, |number| number as <$type as ArrowPrimitiveType>::Native)) as ArrayRef
-            };
+        match data_type {
+            DataType::Utf8View => Ok(Arc::new(words.map(|word| self.text(word)).collect::<Result<StringViewArray>>()?)),
+            number => whole_numbers(number, words.map(|word| (word != NULL_NUMBER).then_some(word as u64 as i64))),
         }
-        Ok(match data_type {
-            DataType::Utf8View => Arc::new(words.map(|word| self.text(word)).collect::<Result<StringViewArray>>()?),
-            DataType::Int8 => numbers!(Int8Type),
-            DataType::Int16 => numbers!(Int16Type),
-            DataType::Int32 => numbers!(Int32Type),
-            DataType::Int64 => numbers!(Int64Type),
-            DataType::UInt8 => numbers!(UInt8Type),
-            DataType::UInt16 => numbers!(UInt16Type),
-            DataType::UInt32 => numbers!(UInt32Type),
-            DataType::UInt64 => numbers!(UInt64Type),
-            DataType::Date32 => numbers!(Date32Type),
-            other => return internal_err!("values of type {other} have no codes"),
-        })
     }
 
     fn text(&self, word: u128) -> Result<Option<String>> {
@@ -241,13 +225,6 @@ fn number_word(number: i64) -> u128 {
     u128::from(number as u64)
 }
 
-fn numbers<T: ArrowPrimitiveType<Native: ArrowNativeType>>(
-    words: impl Iterator<Item = u128>,
-    number: impl Fn(i64) -> T::Native,
-) -> PrimitiveArray<T> {
-    words.map(|word| (word != NULL_NUMBER).then(|| number(word as u64 as i64))).collect()
-}
-
 /// Where a combination is kept among the recent ones.
 fn slot(key: &[u128]) -> usize {
     let hash =
@@ -258,6 +235,7 @@ fn slot(key: &[u128]) -> usize {
 #[cfg(test)]
 mod tests {
     use arrow::array::Int32Array;
+    use arrow::datatypes::Int32Type;
     use proptest::prelude::*;
 
     use super::*;
