@@ -6,8 +6,8 @@ use datafusion::common::{DataFusionError, not_impl_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Cte, Expr, Query, TableFactor, Visitor};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::ast::{Cte, Expr, Ident, Query, TableFactor, Visitor, With};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use pithead_syntax::{any_expression, walk};
 
 use crate::dialect::normal;
@@ -35,7 +35,7 @@ pub(crate) fn drop_hints(tokens: &mut Vec<TokenWithSpan>) {
 /// place, and each would have others.
 pub(crate) fn refuse_drawn_again(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
     let Statement::Statement(sql) = statement else { return Ok(()) };
-    match walk(sql, &mut DrawnAgain { state }) {
+    match walk(sql, &mut DrawnAgain { state, read: vec![] }) {
         ControlFlow::Break(name) => not_impl_err!(
             "WITH {name}, whose values are others each time, as those of random(), is read more than once; store them in a table first"
         ),
@@ -45,6 +45,9 @@ pub(crate) fn refuse_drawn_again(state: &SessionState, statement: &Statement) ->
 
 struct DrawnAgain<'a> {
     state: &'a SessionState,
+    /// Names of queries that are drawn anew, and how often a query behind their WITH reads them. A WITH before a statement that writes
+    /// is in each of its subqueries: the same words at the same place of the text.
+    read: Vec<(Ident, usize)>,
 }
 
 impl Visitor for DrawnAgain<'_> {
@@ -52,22 +55,33 @@ impl Visitor for DrawnAgain<'_> {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
         let Some(with) = query.with.as_ref().filter(|with| !with.recursive) else { return ControlFlow::Continue(()) };
-        // What is read of a query that is drawn anew is drawn anew, too.
-        let mut drawn: Vec<String> = Vec::new();
-        for Cte { alias, query: of, .. } in &with.cte_tables {
-            let reads_drawn = drawn.iter().any(|name| reads(of, name) > 0);
-            if reads_drawn || self.draws(of) {
-                drawn.push(normal(&alias.name));
+        for name in self.drawn(with) {
+            let is_same =
+                |(other, _): &&(Ident, usize)| *other == *name && other.span == name.span && name.span != Span::empty();
+            let before: usize = self.read.iter().filter(is_same).map(|(_, reads)| reads).sum();
+            let here = reads(query, &normal(name));
+            if before + here > 1 {
+                return ControlFlow::Break(normal(name));
             }
+            self.read.push((name.clone(), here));
         }
-        match drawn.into_iter().find(|name| reads(query, name) > 1) {
-            Some(name) => ControlFlow::Break(name),
-            None => ControlFlow::Continue(()),
-        }
+        ControlFlow::Continue(())
     }
 }
 
 impl DrawnAgain<'_> {
+    /// The queries of a WITH that are drawn anew, and those that read one.
+    fn drawn<'w>(&self, with: &'w With) -> Vec<&'w Ident> {
+        let mut drawn: Vec<&Ident> = Vec::new();
+        for Cte { alias, query: of, .. } in &with.cte_tables {
+            let reads_drawn = drawn.iter().any(|name| reads(of, &normal(name)) > 0);
+            if reads_drawn || self.draws(of) {
+                drawn.push(&alias.name);
+            }
+        }
+        drawn
+    }
+
     fn draws(&self, query: &Query) -> bool {
         any_expression(query, |expr| {
             let Expr::Function(function) = expr else { return false };
@@ -102,10 +116,12 @@ fn reads(query: &Query, name: &str) -> usize {
 mod tests {
     use pithead_door::Door;
     use pithead_fakes::FakeDoor;
+    use pithead_functions::{EngineOptions, session_state};
 
     use super::*;
+    use crate::statement::{Parsed, parse};
     use crate::tokens::tokens;
-    use crate::{Host, HostOptions};
+    use crate::{Host, HostOptions, Parameters};
 
     #[test]
     fn hints_go_and_columns_of_their_names_stay() {
@@ -140,6 +156,27 @@ mod tests {
         ] {
             let fault = run(sql).await.unwrap_err();
             assert!(fault.message.contains("is read more than once"), "{sql}: {fault}");
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_anew_before_a_statement_that_writes_is_read_once() {
+        let state = session_state(&EngineOptions::default());
+        for (sql, again) in [
+            ("WITH x AS (SELECT random() AS r) DELETE FROM t WHERE a IN (SELECT r FROM x) OR b IN (SELECT r FROM x)", true),
+            ("WITH x AS (SELECT random() AS r) DELETE FROM t WHERE a IN (SELECT r FROM x)", false),
+            ("WITH x AS (SELECT 1 AS r) DELETE FROM t WHERE a IN (SELECT r FROM x) OR b IN (SELECT r FROM x)", false),
+            ("WITH x AS (SELECT random() AS r) UPDATE t SET a = (SELECT r FROM x), b = (SELECT r FROM x)", true),
+            ("WITH x AS (SELECT random() AS r), y AS (SELECT r FROM x) UPDATE t SET a = (SELECT r FROM y), b = 1", false),
+            ("WITH x AS (SELECT random() AS r) UPDATE t SET b = x.r FROM x WHERE a > (SELECT r FROM x)", true),
+            (
+                "DELETE FROM t WHERE a IN (WITH x AS (SELECT random() AS r) SELECT r FROM x) \
+                 OR b IN (WITH x AS (SELECT random() AS r) SELECT r FROM x)",
+                false,
+            ),
+        ] {
+            let Parsed::Write { statement, .. } = parse(sql, &Parameters::default()).unwrap() else { panic!("{sql}") };
+            assert_eq!(refuse_drawn_again(&state, &statement).is_err(), again, "{sql}");
         }
     }
 }
