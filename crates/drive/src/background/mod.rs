@@ -67,6 +67,8 @@ pub(crate) struct Background {
     keeps_hurry: AtomicBool,
     /// Whether a scrub has no pace of its own: it reads all there is whenever it is told to start.
     scrubs_on_demand: bool,
+    /// The policy that the drive began with: its goal is meant where the policy `tail` is asked for without any.
+    first_policy: BackgroundPolicy,
     /// What deduplication looks at.
     dedup: Arc<Mutex<DedupTold>>,
     /// One order after the other, so that what is kept is what was told last.
@@ -81,6 +83,7 @@ impl Background {
         drive: DriveId,
         storage: &Storage,
         workers: Workers,
+        first_policy: BackgroundPolicy,
         scrub_period: Option<Duration>,
     ) -> Background {
         let store = &storage.store;
@@ -105,6 +108,7 @@ impl Background {
             hurries,
             keeps_hurry,
             scrubs_on_demand,
+            first_policy,
             dedup,
             order,
         };
@@ -167,7 +171,10 @@ impl Background {
                 self.dedup.lock().settings = Some(settings);
             }
             BackgroundOrder::Policy(policy) => {
-                let policy: BackgroundPolicy = policy.parse().map_err(|why| Fault::new(Blame::User, why))?;
+                let policy = match (policy.as_str(), self.first_policy) {
+                    ("tail", BackgroundPolicy::Tail(goal)) => BackgroundPolicy::Tail(goal),
+                    _ => policy.parse().map_err(|why| Fault::new(Blame::User, why))?,
+                };
                 self.services.govern(Box::new(PolicyGovernor::new(policy)));
             }
         }

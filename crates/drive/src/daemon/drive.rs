@@ -100,7 +100,7 @@ impl Drive {
         let services =
             options.services.clone().unwrap_or_else(|| start_services(resources.workers.pool(), options.background_policy));
         let workers = resources.workers.clone();
-        let background = Background::new(services, id, &storage, workers, options.scrub_period);
+        let background = Background::new(services, id, &storage, workers, options.background_policy, options.scrub_period);
         let drive = Arc::new(Drive {
             programs: Arc::clone(&programs),
             label: options.data.display().to_string(),

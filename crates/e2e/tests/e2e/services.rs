@@ -90,6 +90,10 @@ fn services_do_what_they_are_told_and_say_how_far_they_are() {
     let mut process = serve_loaded(directory.path(), &["lineitem"], &["--tail-goal", "1.5"]);
     let address = process.address().to_owned();
     assert_eq!(background(&address)["policy"], "tail:1.5");
+    for (policy, shown) in [("tail:3", "tail:3"), ("none", "none"), ("tail", "tail:1.5")] {
+        tell(&address, &["policy", policy]);
+        assert_eq!(background(&address)["policy"], shown);
+    }
     until("the scrub keeps to its pace", || service(&address, "scrub")["activity"] == "idle");
     let scrub = service(&address, "scrub");
     assert!(scrub["done_bytes"].as_u64() < scrub["total_bytes"].as_u64(), "{scrub}");
