@@ -7,12 +7,13 @@ use clap::Args;
 use pithead_array::{Array, ArrayOptions, serve};
 use pithead_drive::{address, bind};
 use pithead_embed::doors;
-use pithead_model::{Bytes, parse_bytes};
+use pithead_model::Bytes;
 
 use crate::drive_serve::stop_signal;
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
 use crate::link_args::LinkArgs;
+use crate::target::parse_memory;
 use crate::{entry_args, target, terminal};
 
 const EXAMPLES: &str = "\
@@ -46,7 +47,7 @@ pub(crate) struct ArrayServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Memory for that
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1GiB")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, default_value = "1GiB")]
     memory: u64,
     /// Sessions at one time at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]

@@ -16,6 +16,7 @@ use crate::entry_args::EntryArgs;
 use crate::error::CliError;
 use crate::kinetic_serve::{self, KineticArgs};
 use crate::pace_args::{Pace, PaceArgs};
+use crate::target::parse_memory;
 use crate::{entry_args, target, terminal};
 
 const EXAMPLES: &str = "\
@@ -62,7 +63,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", conflicts_with = "cores", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Memory for sessions and loads
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1GiB")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, default_value = "1GiB")]
     memory: u64,
     /// Memory for slices that were read and may be read again [default: as much as --memory]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]

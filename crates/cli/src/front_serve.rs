@@ -11,7 +11,7 @@ use pithead_drive::{address, bind};
 use pithead_embed::{Attach, Engine, Target};
 use pithead_flight_sql::FlightSql;
 use pithead_front::Front;
-use pithead_model::{Blame, Bytes, Fault, parse_bytes, parse_period};
+use pithead_model::{Blame, Bytes, Fault, parse_period};
 use pithead_observe::{Health, Observed};
 use pithead_workers::{Links, Workers};
 use tokio::net::TcpListener;
@@ -21,7 +21,7 @@ use crate::drive_serve::{observe_listener, stop_signal};
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
 use crate::scratch::Scratch;
-use crate::target::{TargetArgs, must_exist};
+use crate::target::{TargetArgs, must_exist, parse_memory};
 use crate::{entry_args, mending, target, terminal};
 
 const EXAMPLES: &str = "\
@@ -73,7 +73,7 @@ pub(crate) struct FrontServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     memory: Option<u64>,
     /// So often, write anew what drives have found damaged, and make copies that are missing: such as 10m; 0: not
     #[arg(long, value_name = "PERIOD", default_value = "10m", value_parser = parse_period)]

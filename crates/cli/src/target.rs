@@ -35,7 +35,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<u64>,
     /// Whether the command can do without a directory: where none is named and none is there, its drives go when it ends.
     #[arg(skip)]
@@ -162,6 +162,17 @@ fn alive_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
+/// Less is refused when it is asked for, and not by the first statement that runs out of it.
+const MEMORY_MIN: (&str, u64) = ("16MiB", 16 << 20);
+
+/// Memory that queries and sessions share.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, Fault> {
+    match parse_bytes(text)? {
+        few if few < MEMORY_MIN.1 => Err(Fault::new(Blame::User, format!("expected {} or more, got {text:?}", MEMORY_MIN.0))),
+        enough => Ok(enough),
+    }
+}
+
 fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
@@ -172,6 +183,15 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_enough_for_a_session() {
+        assert_eq!((parse_memory("16MiB"), parse_memory("2GB")), (Ok(16 << 20), Ok(2_000_000_000)));
+        for few in ["0", "1", "16MB", "0.5MiB"] {
+            assert!(parse_memory(few).unwrap_err().message.contains("or more, got"), "{few}");
+        }
+        assert!(parse_memory("much").unwrap_err().message.contains("a size such as 512MiB"));
+    }
 
     fn resolved(args: &TargetArgs, drives: Option<&str>, data: Option<&str>) -> Target {
         args.resolve(|name| if name == "PITHEAD_DRIVES" { drives } else { data }.map(str::to_owned))

@@ -128,10 +128,13 @@ pub(super) struct RangeArgs {
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// The most keys
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(i32).range(1..=200))]
-    limit: i32,
+    /// The most keys [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
 }
+
+/// Keys that one request names at most.
+const NAMED_MAX: u64 = 200;
 
 /// Runs the command.
 pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) -> Result<(), CliError> {
@@ -215,24 +218,36 @@ fn check_length(greeting: &Command, bytes: u64) -> Result<(), CliError> {
     }
 }
 
+/// Prints the keys as they come, a request after the other, until there are none left.
 async fn range(client: &mut Client, args: RangeArgs, json: bool) -> Result<(), CliError> {
     let last = match &args.to {
         Some(key) => key_bytes(key)?,
         // No key is longer, and so none is larger.
         None => vec![u8::MAX; 4_096],
     };
-    let asked = Range {
+    let mut asked = Range {
         start_key: Some(key_bytes(&args.from)?.into()),
         end_key: Some(last.into()),
         start_key_inclusive: Some(!args.after),
         end_key_inclusive: Some(!args.before),
-        max_returned: Some(args.limit),
         reverse: Some(args.reverse),
-        keys: Vec::new(),
+        ..Range::default()
     };
-    let body = Body { range: Some(asked), ..Body::default() };
-    let reply = done(client.call(RequestKind::GetKeyRange, body, Bytes::new()).await)?;
-    show::keys(&reply.body.range.unwrap_or_default().keys, json)
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        asked.max_returned = Some(left.min(NAMED_MAX) as i32);
+        let body = Body { range: Some(asked.clone()), ..Body::default() };
+        let reply = done(client.call(RequestKind::GetKeyRange, body, Bytes::new()).await)?;
+        let keys = reply.body.range.unwrap_or_default().keys;
+        let Some(reached) = keys.last().cloned() else { return Ok(()) };
+        show::keys(&keys, json)?;
+        left = left.saturating_sub(keys.len() as u64);
+        match args.reverse {
+            true => (asked.end_key, asked.end_key_inclusive) = (Some(reached), Some(false)),
+            false => (asked.start_key, asked.start_key_inclusive) = (Some(reached), Some(false)),
+        }
+    }
+    Ok(())
 }
 
 fn key_of(key: &str) -> Result<KeyValue, CliError> {

@@ -271,6 +271,34 @@ fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
     }
 }
 
+/// A request names 200 keys at most, and the command had ended there.
+#[test]
+fn a_range_of_many_keys_is_whole() {
+    let directory = TempDir::new().unwrap();
+    let drive = DriveProcess::start(directory.path(), &ARGUMENTS);
+    let address = drive.kinetic();
+    block_on(async {
+        let mut client = Client::connect(&options(address.parse().unwrap())).await.unwrap();
+        for number in 0..450 {
+            assert_eq!(put(&mut client, None, &format!("many/{number:03}"), 7).await.unwrap().unwrap().code, Code::Success);
+        }
+    });
+    let range = |words: &[&str]| -> Vec<String> {
+        let output = Command::new(pithead()).args(["kv", "range", "--at", &address]).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    let all: Vec<String> = (0..450).map(|number| format!("many/{number:03}")).collect();
+    let backwards: Vec<String> = all.iter().rev().cloned().collect();
+    let named = ["--from", "many/", "--to", "many/~"];
+    assert_eq!(range(&named), all);
+    assert_eq!(range(&[&named[..], &["--reverse"]].concat()), backwards);
+    assert_eq!(range(&[&named[..], &["--limit", "250"]].concat()), all[..250]);
+    assert_eq!(range(&[&named[..], &["--reverse", "--limit", "201"]].concat()), backwards[..201]);
+    assert_eq!(range(&["--from", "many/001", "--after", "--to", "many/240", "--before"]), all[2..240]);
+    assert!(range(&["--from", "other/", "--to", "other/~"]).is_empty());
+}
+
 /// It had read nothing, and looked as if nothing were damaged.
 #[test]
 fn a_scan_that_may_not_read_all_says_so() {
