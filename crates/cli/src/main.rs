@@ -83,7 +83,6 @@ fn main() -> ExitCode {
 #[inline(never)]
 fn run_command() -> ExitCode {
     allocator::keep_free_memory();
-    allocator::use_small_pages();
     let command = args::Cli::parse_from(cell::asked_for_help(std::env::args_os())).command;
     error::exit_code(run::run(command))
 }
