@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, not_impl_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Cte, Expr, Ident, Query, TableFactor, Visitor, With};
+use datafusion::sql::sqlparser::ast::{Cte, Expr, Ident, Query, Statement as Sql, TableFactor, Visitor, With};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use pithead_syntax::{any_expression, walk};
 
@@ -35,7 +35,8 @@ pub(crate) fn drop_hints(tokens: &mut Vec<TokenWithSpan>) {
 /// place, and each would have others.
 pub(crate) fn refuse_drawn_again(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
     let Statement::Statement(sql) = statement else { return Ok(()) };
-    match walk(sql, &mut DrawnAgain { state, read: vec![] }) {
+    let spreads = matches!(sql.as_ref(), Sql::Update(_) | Sql::Delete(_) | Sql::Merge(_));
+    match walk(sql, &mut DrawnAgain { state, spreads, read: vec![] }) {
         ControlFlow::Break(name) => not_impl_err!(
             "WITH {name}, whose values are others each time, as those of random(), is read more than once; store them in a table first"
         ),
@@ -45,8 +46,10 @@ pub(crate) fn refuse_drawn_again(state: &SessionState, statement: &Statement) ->
 
 struct DrawnAgain<'a> {
     state: &'a SessionState,
-    /// Names of queries that are drawn anew, and how often a query behind their WITH reads them. A WITH before a statement that writes
-    /// is in each of its subqueries: the same words at the same place of the text.
+    /// Whether a WITH before the statement is in each of its subqueries: the same words at the same place of the text. In a query, they
+    /// are one expression that two clauses name.
+    spreads: bool,
+    /// Names of queries that are drawn anew, and how often a query behind their WITH reads them.
     read: Vec<(Ident, usize)>,
 }
 
@@ -56,8 +59,9 @@ impl Visitor for DrawnAgain<'_> {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
         let Some(with) = query.with.as_ref().filter(|with| !with.recursive) else { return ControlFlow::Continue(()) };
         for name in self.drawn(with) {
-            let is_same =
-                |(other, _): &&(Ident, usize)| *other == *name && other.span == name.span && name.span != Span::empty();
+            let is_same = |(other, _): &&(Ident, usize)| {
+                self.spreads && *other == *name && other.span == name.span && name.span != Span::empty()
+            };
             let before: usize = self.read.iter().filter(is_same).map(|(_, reads)| reads).sum();
             let here = reads(query, &normal(name));
             if before + here > 1 {
@@ -157,6 +161,18 @@ mod tests {
             let fault = run(sql).await.unwrap_err();
             assert!(fault.message.contains("is read more than once"), "{sql}: {fault}");
         }
+    }
+
+    /// ROLLUP (1) writes the subquery out again, and it is the same one.
+    #[test]
+    fn what_two_clauses_name_is_read_once() {
+        let state = session_state(&EngineOptions::default());
+        let once = "(WITH x AS (SELECT random() AS r) SELECT r > 2 FROM x)";
+        let sql = format!("SELECT {once} AS v, count(*) FROM t GROUP BY ROLLUP (1)");
+        let Parsed::Query(mut query) = parse(&sql, &Parameters::default()).unwrap() else { panic!("{sql}") };
+        crate::dialect::in_the_engines_words(&state, &mut query).unwrap();
+        assert_eq!(query.to_string().matches("WITH x").count(), 2, "{query}");
+        assert!(refuse_drawn_again(&state, &query).is_ok());
     }
 
     #[test]
